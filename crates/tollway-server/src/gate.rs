@@ -9,6 +9,7 @@ mod connection;
 mod deadline;
 mod http;
 mod limit;
+mod open;
 mod resp;
 #[cfg(feature = "rls")]
 mod rls;
@@ -23,6 +24,7 @@ mod tls;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -33,15 +35,18 @@ use tollway::config::GateAccess;
 use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
+pub use self::open::{OpenGate, OpenGatesError, open_gates};
 use self::tcp::TcpGate;
 pub use self::text::KeyFileError;
 pub(crate) use self::text::Rejected;
 pub(crate) use self::tls::TlsServer;
 pub use self::tls::{GateTlsError, TlsFileError, TlsFileWarning, check_tls_files};
 use self::tls::{HandshakeThreads, Protocols};
+use crate::caller::Authenticator;
 use crate::metrics::Page;
 use crate::reload::Reloadable;
 use crate::server::Settings;
+use crate::tokens::{TokenFile, TokenFileError};
 use crate::worker::Worker;
 
 /// The number of connections per worker that wait to be accepted. The kernel has a bound of its own, usually higher.
@@ -102,6 +107,7 @@ pub(crate) struct Listed {
     pub(crate) gates: Vec<Arc<dyn Gate>>,
     pub(crate) files: Vec<Box<dyn Reloadable>>,
     handshakes: Option<Arc<HandshakeThreads>>,
+    tokens: Vec<Arc<TokenFile>>,
 }
 
 impl Listed {
@@ -126,6 +132,36 @@ impl Listed {
         self.files.push(files);
         Ok(Some(server))
     }
+
+    /// Returns what finds out who the clients of a gate are. A token file that several gates name is read once.
+    fn authenticator(&mut self, gate: &'static str, access: &GateAccess) -> io::Result<Authenticator> {
+        let tokens = access.tokens.as_deref().map(|path| self.token_file(path)).transpose();
+        let asks_for_certificates = access.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        Ok(Authenticator::new(gate, tokens.map_err(io::Error::other)?, asks_for_certificates))
+    }
+
+    fn token_file(&mut self, path: &Path) -> Result<Arc<TokenFile>, TokenFileError> {
+        if let Some(opened) = self.tokens.iter().find(|file| file.path() == path) {
+            return Ok(Arc::clone(opened));
+        }
+        let (file, reload) = TokenFile::open(path)?;
+        self.tokens.push(Arc::clone(&file));
+        self.files.push(Box::new(reload));
+        Ok(file)
+    }
+}
+
+/// Warns of gates that everybody may use, or returns them as an error if none may be open.
+pub(crate) fn check_open(settings: &Settings) -> io::Result<()> {
+    let open = open_gates(&settings.gates);
+    if settings.require_auth && !open.is_empty() {
+        return Err(io::Error::other(OpenGatesError(open)));
+    }
+    open.iter().for_each(|open| warn!("{open}"));
+    for (gate, address) in open::plain_text_gates(&settings.gates) {
+        warn!(gate, %address, "tokens cross the network as plain text, and whoever reads along can use them; set \"tls\"");
+    }
+    Ok(())
 }
 
 /// Returns the gates that are configured. A new gate is added here.
@@ -137,14 +173,16 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
         // Whoever can reach a gate on loopback is on this machine already.
         let serves_operators = gates.admin.is_none() && address.ip().is_loopback();
         let tls = listed.tls("http", &gates.http_access, &[b"http/1.1"], settings)?;
+        let auth = listed.authenticator("http", &gates.http_access)?;
         let protocol =
-            http::Http::new(address, &gates.http_settings, serves_operators).with_tls(tls.is_some());
+            http::Http::new(address, &gates.http_settings, serves_operators, auth).with_tls(tls.is_some());
         listed.add(TcpGate::new("http", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.admin {
         let limit = ConnectionLimit::new(&gates.admin_connections).with_reserve(bounds.reserved);
         let tls = listed.tls("admin", &gates.admin_access, &[b"http/1.1"], settings)?;
-        let protocol = http::Http::admin(&gates.admin_hosts).with_tls(tls.is_some());
+        let auth = listed.authenticator("admin", &gates.admin_access)?;
+        let protocol = http::Http::admin(&gates.admin_hosts, auth).with_tls(tls.is_some());
         listed.add(TcpGate::new("admin", address, limit, protocol).with_tls(tls));
     }
     if let Some(address) = gates.text {
@@ -167,12 +205,16 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
         let limit = ConnectionLimit::new(&gates.resp_connections);
         let allow_inline = gates.resp_inline.is_allowed_at(address);
         let tls = listed.tls("resp", &gates.resp_access, &[], settings)?;
-        listed.add(TcpGate::new("resp", address, limit, resp::Resp { allow_inline }).with_tls(tls));
+        let auth = listed.authenticator("resp", &gates.resp_access)?;
+        let protocol = resp::Resp { allow_inline, auth };
+        listed.add(TcpGate::new("resp", address, limit, protocol).with_tls(tls));
     }
     #[cfg(feature = "rls")]
     if let Some(address) = gates.rls {
         let tls = listed.tls("rls", &gates.rls_access, &[b"h2"], settings)?;
-        listed.add(rls::RlsGate::new(address, ConnectionLimit::new(&gates.rls_connections), tls));
+        let auth = listed.authenticator("rls", &gates.rls_access)?;
+        let limit = ConnectionLimit::new(&gates.rls_connections);
+        listed.add(rls::RlsGate::new(address, limit, tls, auth));
     }
     if let Some(gate) = &gates.smockron {
         let master = smockron::Master::new(bounds, limiter, gate.statsd.as_deref())?;

@@ -21,7 +21,9 @@
 //! on the thread that accepted it, so nothing on the way of a request is shared but the buckets.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod bounds;
+mod caller;
 mod datagrams;
 mod decision_log;
 mod drain;
@@ -32,15 +34,22 @@ mod server;
 mod service;
 mod stats;
 mod tap;
+mod tokens;
 mod trace_responder;
 mod watch;
 mod worker;
 
+pub use audit::AuditFileError;
 pub use bounds::Bounds;
 pub use drain::{Signals, WorkerPanicked};
 pub use gate::{
-    BindError, GateTlsError, KeyFileError, TlsFileError, TlsFileWarning, allow_connections, check_tls_files,
+    BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError, TlsFileError, TlsFileWarning,
+    allow_connections, check_tls_files, open_gates,
 };
 pub use reload::ConfigFile;
 pub use server::{Server, Settings};
+pub use tokens::{
+    LimitGlobs, LimitGlobsError, NewToken, NewTokenError, Scope, Scopes, TokenFileError, TokenLineError,
+    UnknownScope, check_token_file,
+};
 pub use trace_responder::TraceResponder;

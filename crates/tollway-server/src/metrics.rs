@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use tollway_core::{Decision, RuleDecision, Verdict};
 use tollway_wire::http::HttpStatus;
 
+use crate::caller::AccessDenied;
 use crate::gate::Rejected;
 
 pub(crate) use descriptors::DescriptorSeries;
@@ -57,6 +58,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) resp: RespCounters,
     pub(crate) smockron: SmockronCounters,
     pub(crate) rls: RlsCounters,
+    pub(crate) access: AccessCounters,
     /// The counters of all workers for values of descriptors.
     pub(crate) descriptors: Arc<DescriptorSeries>,
 }
@@ -116,6 +118,28 @@ impl RlsCounters {
     fn requests(&self) -> u64 {
         let Self { ok, over_limit, invalid, unavailable } = self;
         [ok, over_limit, invalid, unavailable].into_iter().map(Counter::get).sum()
+    }
+}
+
+/// Counts the requests of clients that may not make them.
+#[derive(Debug, Default)]
+pub(crate) struct AccessCounters {
+    no_token: Counter,
+    unknown_token: Counter,
+    missing_scope: Counter,
+    /// The token is for other limits, or not for all.
+    other_limits: Counter,
+}
+
+impl AccessCounters {
+    pub(crate) fn denied(&self, denied: &AccessDenied) {
+        let counter = match denied {
+            AccessDenied::NoToken => &self.no_token,
+            AccessDenied::UnknownToken => &self.unknown_token,
+            AccessDenied::MissingScope(_) => &self.missing_scope,
+            AccessDenied::OtherLimits(_) | AccessDenied::AllLimits => &self.other_limits,
+        };
+        counter.one();
     }
 }
 

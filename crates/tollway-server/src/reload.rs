@@ -3,6 +3,7 @@
 //! Files are looked at once a second, and at once when somebody asks. A good file takes effect whole, between two
 //! requests; a bad one is explained in the log, and changes nothing.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -15,6 +16,7 @@ use tollway::store::memory::MemoryBounds;
 use tollway_core::ErrorChain;
 use tracing::{error, info, warn};
 
+use crate::audit::Auditor;
 use crate::metrics::Metrics;
 
 /// The time between two looks at the files. Looking is one `stat` for each.
@@ -22,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Files whose content takes effect while the server runs.
 pub(crate) trait Reloadable: Send {
+    /// Returns the path of the file, or of the first of several.
+    fn path(&self) -> &Path;
+
     /// Returns whether a file has changed since it was read.
     fn changed(&mut self) -> bool;
 
@@ -42,6 +47,7 @@ struct Lasting {
     store: StoreUrl,
     memory_bounds: MemoryBounds,
     gates: Gates,
+    audit: Option<PathBuf>,
     watch: WatchSettings,
 }
 
@@ -64,6 +70,10 @@ struct ConfigReload {
 }
 
 impl Reloadable for ConfigReload {
+    fn path(&self) -> &Path {
+        self.file.watch.path()
+    }
+
     fn changed(&mut self) -> bool {
         self.file.watch.changed()
     }
@@ -80,7 +90,7 @@ impl Reloadable for ConfigReload {
         };
         if Lasting::of(&config) != *lasting {
             warn!(
-                "changes of store, max_buckets, max_client_buckets, gates, watch and show_ids take effect after a restart"
+                "changes of store, max_buckets, max_client_buckets, gates, audit, watch and show_ids take effect after a restart"
             );
         }
         let policy = &config.policy;
@@ -95,8 +105,9 @@ impl Reloadable for ConfigReload {
 
 impl Lasting {
     fn of(config: &Config) -> Self {
-        let Config { store, memory_bounds, gates, watch, .. } = config;
-        Self { store: store.clone(), memory_bounds: *memory_bounds, gates: gates.clone(), watch: *watch }
+        let Config { store, memory_bounds, gates, audit, watch, .. } = config;
+        let (store, gates, audit) = (store.clone(), gates.clone(), audit.clone());
+        Self { store, memory_bounds: *memory_bounds, gates, audit, watch: *watch }
     }
 }
 
@@ -109,14 +120,18 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     /// Starts to watch these files. Without any, nothing is reloaded.
-    pub(crate) fn start(files: Vec<Box<dyn Reloadable>>, metrics: Arc<Metrics>) -> io::Result<Self> {
+    pub(crate) fn start(
+        files: Vec<Box<dyn Reloadable>>,
+        auditor: Auditor,
+        metrics: Arc<Metrics>,
+    ) -> io::Result<Self> {
         if files.is_empty() {
             return Ok(Self { requests: None, thread: None });
         }
         // One request waits at most: two in a row would read the same files.
         let (sender, receiver) = sync_channel(1);
         let builder = thread::Builder::new().name("tollway-reload".to_owned());
-        let thread = builder.spawn(move || watch(files, &metrics, &receiver))?;
+        let thread = builder.spawn(move || watch(files, &auditor, &metrics, &receiver))?;
         Ok(Self { requests: Some(sender), thread: Some(thread) })
     }
 
@@ -138,17 +153,23 @@ impl Drop for Reloader {
     }
 }
 
-fn watch(mut files: Vec<Box<dyn Reloadable>>, metrics: &Metrics, requests: &Receiver<()>) {
+fn watch(mut files: Vec<Box<dyn Reloadable>>, auditor: &Auditor, metrics: &Metrics, requests: &Receiver<()>) {
     loop {
         let requested = match requests.recv_timeout(LOOK_EVERY) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
+        if requested {
+            auditor.log.reopen();
+        }
         for file in &mut files {
             if requested || file.changed() {
-                let outcome = if file.reload() { &metrics.reloads_ok } else { &metrics.reloads_failed };
+                let before = auditor.limiter.policy();
+                let is_done = file.reload();
+                let outcome = if is_done { &metrics.reloads_ok } else { &metrics.reloads_failed };
                 outcome.one();
+                auditor.reloaded(if requested { "signal" } else { "file" }, file.path(), is_done, &before);
             }
         }
     }

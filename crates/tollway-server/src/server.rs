@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
@@ -11,6 +12,7 @@ use tollway::config::{Gates, WatchSettings};
 use tollway::engine::Engine;
 use tracing::error;
 
+use crate::audit::{AuditLog, AuditWriter, Auditor};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, ConnectionLimit, Listed, raise_file_limit};
@@ -32,6 +34,10 @@ pub struct Settings {
     pub workers: usize,
     /// The settings of what is shown about ids.
     pub watch: WatchSettings,
+    /// The file to which a line is appended for each reset, refund, override and reload.
+    pub audit: Option<PathBuf>,
+    /// True if the server must not start with a gate that everybody may use, unless it is on loopback.
+    pub require_auth: bool,
     /// The bounds of everything that grows.
     pub bounds: Bounds,
     /// The file that the policy came from. Without one, nothing is reloaded.
@@ -43,7 +49,8 @@ impl Settings {
     pub fn new(limiter: Arc<Engine>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
         let (gates, bounds) = (Gates::default(), Bounds::default());
-        Self { limiter, gates, echo: false, workers, watch: WatchSettings::DEFAULT, bounds, config: None }
+        let (watch, audit) = (WatchSettings::DEFAULT, None);
+        Self { limiter, gates, echo: false, workers, watch, audit, require_auth: false, bounds, config: None }
     }
 }
 
@@ -54,6 +61,8 @@ pub struct Server {
     reloader: Reloader,
     sampler: Option<Sampler>,
     health: Arc<Health>,
+    /// The last field, so that it is dropped after everything that records lines.
+    _audit: AuditWriter,
 }
 
 /// The addresses at which the gates listen, by name. A port that was 0 is the one that the system chose.
@@ -75,6 +84,7 @@ struct WorkerThread {
 impl Server {
     /// Listens, and returns when connections are accepted. The error names the address that could not be bound.
     pub fn start(settings: Settings) -> io::Result<Self> {
+        gate::check_open(&settings)?;
         let listed = gate::listed(&settings)?;
         Self::start_gates(settings, listed)
     }
@@ -82,7 +92,7 @@ impl Server {
     /// Starts these gates instead of those that are configured.
     pub(crate) fn start_gates(settings: Settings, listed: Listed) -> io::Result<Self> {
         let Listed { gates, mut files, .. } = listed;
-        let Settings { limiter, echo, workers, watch, bounds, config, .. } = settings;
+        let Settings { limiter, echo, workers, watch, audit, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
@@ -97,19 +107,23 @@ impl Server {
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let addresses = GateAddresses(addresses);
-        files.extend(config.map(|file| file.reloadable(Arc::clone(&limiter))));
-        let reloader = Reloader::start(files, Arc::clone(&metrics))?;
-        let health = Arc::new(Health::default());
         let (watch, feed) = (Arc::new(Watch::new(watch, workers)), Arc::new(LiveFeed::new(bounds.watchers)));
+        let (log, writer) = AuditLog::start(audit.as_deref())?;
+        let auditor = Auditor::new(Arc::new(log), Arc::clone(&limiter), Arc::clone(&watch));
+        files.extend(config.map(|file| file.reloadable(Arc::clone(&limiter))));
+        let reloader = Reloader::start(files, auditor.clone(), Arc::clone(&metrics))?;
+        let health = Arc::new(Health::default());
         let mut server = Self {
             addresses: addresses.clone(),
             workers: Vec::with_capacity(workers),
             reloader,
             sampler: None,
             health: Arc::clone(&health),
+            _audit: writer,
         };
         let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
-        let shared = Shared { limiter, metrics, bounds, gates, addresses, health, watch, feed, tap, echo };
+        let shared =
+            Shared { limiter, metrics, bounds, gates, addresses, health, watch, auditor, feed, tap, echo };
         let shared = Arc::new(shared);
         for (index, sockets) in by_worker.into_iter().enumerate() {
             server.workers.push(WorkerThread::start(index, sockets, &shared)?);

@@ -16,9 +16,10 @@ mod throttr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use thiserror::Error;
 use tollway::engine::{Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
-use tollway_core::{ChargeRequest, RuleRequest, Verb};
+use tollway_core::{Charge, ChargeRequest, RuleRef, RuleRequest, Verb};
 
 pub(crate) use self::counted_policy::CountedPolicy;
 pub(crate) use self::resp::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
@@ -26,9 +27,21 @@ pub(crate) use self::rls::RlsError;
 pub(crate) use self::smockron::{SmockronService, control_message};
 pub(crate) use self::text::TextService;
 pub(crate) use self::throttr::ThrottrService;
+use crate::audit::Auditor;
+use crate::caller::{AccessDenied, Caller};
 use crate::metrics::WorkerMetrics;
 use crate::tap::Tap;
 use crate::watch::Watch;
+
+/// The reasons why a request is not performed.
+#[derive(Debug, Error)]
+pub(crate) enum ServiceError {
+    /// The client may not do it.
+    #[error(transparent)]
+    Denied(#[from] AccessDenied),
+    #[error(transparent)]
+    Limiter(#[from] LimiterError),
+}
 
 /// Connects one worker's gates with the engine.
 pub(crate) struct Service {
@@ -37,6 +50,7 @@ pub(crate) struct Service {
     policy: ArcSwap<CountedPolicy>,
     watch: Arc<Watch>,
     tap: Arc<Tap>,
+    auditor: Auditor,
     /// The index of the worker, among those that are watched.
     worker: usize,
 }
@@ -47,10 +61,11 @@ impl Service {
         metrics: Arc<WorkerMetrics>,
         watch: Arc<Watch>,
         tap: Arc<Tap>,
+        auditor: Auditor,
         worker: usize,
     ) -> Self {
         let policy = CountedPolicy::new(limiter.policy(), &metrics, watch.subjects());
-        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, tap, worker }
+        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, tap, auditor, worker }
     }
 
     /// Returns the engine's current policy, with this worker's counters. Call it once for all requests that arrived
@@ -66,23 +81,58 @@ impl Service {
         counted
     }
 
-    /// Performs a verb for a gate, and counts and logs the answer.
+    /// Performs a verb for a client, and counts and logs the answer.
     pub(crate) async fn perform<'a>(
         &self,
-        gate: &'static str,
+        caller: &Caller<'_>,
         policy: &'a CountedPolicy,
         verb: Verb,
         charges: &'a [ChargeRequest<'_>],
         rules: &[RuleRequest<'_>],
-    ) -> Result<VerbAnswer<'a>, LimiterError> {
+    ) -> Result<VerbAnswer<'a>, ServiceError> {
+        if !caller.may_use_all() {
+            charges.iter().try_for_each(|charge| caller.check_limit(&charge.limit))?;
+            rules.iter().try_for_each(|rule| check_rule(caller, &rule.rule))?;
+        }
         let answer = if self.is_recorded(policy, charges, rules) {
             self.perform_recorded(policy, verb, charges, rules).await?
         } else {
             self.limiter.perform(policy.policy(), verb, charges, rules).await?
         };
-        let mut decided = self.decided(gate, policy);
+        let mut decided = self.decided(caller.gate, policy);
         decided.answer(verb, &answer, rules);
         decided.finish();
+        match &answer {
+            VerbAnswer::Decision(..) => {}
+            VerbAnswer::Refund(charges, _) => self.audit_refunds(caller, charges),
+            VerbAnswer::Reset(charges) => {
+                let reset = |charge: &Charge<'_>| {
+                    self.auditor.bucket(caller, "reset", charge.limit().name(), charge.id(), None);
+                };
+                charges.iter().for_each(reset);
+            }
+        }
         Ok(answer)
+    }
+
+    /// Records in the audit log that a client gave back.
+    fn audit_refunds(&self, caller: &Caller<'_>, charges: &[Charge<'_>]) {
+        for charge in charges {
+            let (limit, cost) = (charge.limit().name(), Some(charge.cost()));
+            self.auditor.bucket(caller, "refund", limit, charge.id(), cost);
+        }
+    }
+
+    /// Counts a client that may not do what it asked for.
+    pub(crate) fn count_denied(&self, denied: &AccessDenied) {
+        self.metrics.access.denied(denied);
+    }
+}
+
+/// Checks that a client may use a rule. An expression has no name, so only a client that may use every rule can send one.
+fn check_rule(caller: &Caller<'_>, rule: &RuleRef) -> Result<(), AccessDenied> {
+    match rule {
+        RuleRef::Named(name) => caller.check_limit(name),
+        RuleRef::Written(_) => caller.check_all_limits(),
     }
 }

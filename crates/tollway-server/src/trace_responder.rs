@@ -9,7 +9,9 @@ use tollway::trace::{TraceReply, TraceRequest, TraceTarget, ZmqMessage};
 use tollway_core::Timestamp;
 use tollway_wire::{resp, rls, text, zmtp};
 
+use crate::audit::Auditor;
 use crate::bounds::Bounds;
+use crate::caller::{Authenticator, Caller};
 use crate::gate::smockron::{Master, Subscription};
 use crate::metrics::WorkerMetrics;
 use crate::service::{
@@ -45,16 +47,18 @@ impl TraceResponder {
         let limiter = Arc::new(limiter);
         let watch = Arc::new(Watch::new(WatchSettings { is_on: false, ..WatchSettings::DEFAULT }, 0));
         let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
-        let service = Service::new(Arc::clone(&limiter), Arc::new(WorkerMetrics::default()), watch, tap, 0);
-        let service = Arc::new(service);
+        let auditor = Auditor::new(Arc::default(), Arc::clone(&limiter), Arc::clone(&watch));
+        let metrics = Arc::new(WorkerMetrics::default());
+        let service = Arc::new(Service::new(Arc::clone(&limiter), metrics, watch, tap, auditor, 0));
         let text = TextService::new(Arc::clone(&service), Arc::new(Stats::new(1)), 0);
         let throttr = ThrottrService::new(Arc::clone(&service), settings);
-        let resp = RespService::new(Arc::clone(&service), RespSettings::new(true, &Bounds::default()));
+        let settings = RespSettings::new(true, &Bounds::default());
+        let resp = RespService::new(Arc::clone(&service), settings, Authenticator::open("resp"));
         let smockron = SmockronService::new(Arc::clone(&service));
         let master = Master::new(&Bounds::default(), &limiter, None).expect("no StatsD host is to be found");
         let subscription = master.publisher.join();
         subscription.subscribe(b"");
-        let connection = RespConnection::new();
+        let connection = RespConnection::new(None);
         let inbox = Vec::new();
         Self { limiter, service, text, throttr, inbox, resp, connection, smockron, master, subscription }
     }
@@ -96,7 +100,7 @@ impl TraceResponder {
                 RespNext::Again => {}
                 RespNext::Read => break,
                 RespNext::Close => {
-                    self.connection = RespConnection::new();
+                    self.connection = RespConnection::new(None);
                     break;
                 }
             }
@@ -108,7 +112,8 @@ impl TraceResponder {
         let request = rls::from_json(json.as_bytes()).map_err(|error| error.to_string())?;
         let mut reply = Vec::new();
         let policy = self.service.policy();
-        let answer = self.service.should_rate_limit("rls", &policy, &request, |response| {
+        let caller = Caller::anyone("rls");
+        let answer = self.service.should_rate_limit(&caller, &policy, &request, |response| {
             rls::put_trace_json(&mut reply, response);
         });
         block_on(answer).map_err(|error| error.to_string())?;

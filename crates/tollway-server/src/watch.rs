@@ -190,6 +190,13 @@ impl Watch {
         })
     }
 
+    /// Returns the id of a bucket as the configuration says.
+    pub(crate) fn show(&self, limit: &str, id: &[u8]) -> Option<String> {
+        let mut short = ShortId::EMPTY;
+        short.set(id);
+        self.shown_id(self.subjects.number(kind_of_limit(limit), limit), &short)
+    }
+
     /// Returns an id as the configuration says.
     fn shown_id(&self, subject: Subject, id: &ShortId) -> Option<String> {
         match self.settings.show_ids {

@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tollway::engine::Engine;
 use tracing::{error, warn};
 
+use crate::audit::Auditor;
 use crate::bounds::Bounds;
 use crate::drain::Drain;
 use crate::gate::{Gate, GateFuture};
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) addresses: GateAddresses,
     pub(crate) health: Arc<Health>,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) auditor: Auditor,
     pub(crate) feed: Arc<LiveFeed>,
     pub(crate) tap: Arc<Tap>,
     /// True if the text and the Throttr gate send back what they get, without deciding.
@@ -113,6 +115,7 @@ impl Worker {
             Arc::clone(&metrics),
             Arc::clone(&shared.watch),
             Arc::clone(&shared.tap),
+            shared.auditor.clone(),
             index,
         ));
         Self { index, shared, service, metrics, drain }

@@ -19,7 +19,9 @@ use self::route::{HttpPeer, HttpRole};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
+use crate::caller::{Authenticator, Caller};
 use crate::tap::TapWatcher;
+use crate::tokens::KnownToken;
 use crate::watch::LiveWatcher;
 use crate::worker::Worker;
 
@@ -29,21 +31,27 @@ pub(super) struct Http {
     settings: Arc<HttpSettings>,
     allow_inline: bool,
     has_tls: bool,
+    auth: Authenticator,
 }
 
 impl Http {
     /// Creates the gate `http`, which also serves the paths for operators if `serves_operators`.
-    pub(super) fn new(address: SocketAddr, settings: &HttpSettings, serves_operators: bool) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        settings: &HttpSettings,
+        serves_operators: bool,
+        auth: Authenticator,
+    ) -> Self {
         let allow_inline = settings.inline.is_allowed_at(address);
         let role = HttpRole::Http { serves_operators };
-        Self { role, settings: Arc::new(settings.clone()), allow_inline, has_tls: false }
+        Self { role, settings: Arc::new(settings.clone()), allow_inline, has_tls: false, auth }
     }
 
     /// Creates the gate `admin`.
-    pub(super) fn admin(hosts: &HostNames) -> Self {
+    pub(super) fn admin(hosts: &HostNames, auth: Authenticator) -> Self {
         let settings = HttpSettings { hosts: hosts.clone(), ..HttpSettings::DEFAULT };
         // Numbers that come with a refund or a reset name a bucket; they let nobody pass and fill no store.
-        Self { role: HttpRole::Admin, settings: Arc::new(settings), allow_inline: true, has_tls: false }
+        Self { role: HttpRole::Admin, settings: Arc::new(settings), allow_inline: true, has_tls: false, auth }
     }
 
     /// Sets whether the gate speaks inside of TLS. The pages of its own site then begin with `https`.
@@ -59,6 +67,7 @@ pub(super) struct HttpShared {
     settings: Arc<HttpSettings>,
     allow_inline: bool,
     has_tls: bool,
+    auth: Authenticator,
 }
 
 impl TcpProtocol for Http {
@@ -68,13 +77,14 @@ impl TcpProtocol for Http {
     fn shared(&self, worker: &Arc<Worker>) -> HttpShared {
         let settings = Arc::clone(&self.settings);
         let Self { role, allow_inline, has_tls, .. } = *self;
-        HttpShared { worker: Arc::clone(worker), role, settings, allow_inline, has_tls }
+        let (worker, auth) = (Arc::clone(worker), self.auth.clone());
+        HttpShared { worker, role, settings, allow_inline, has_tls, auth }
     }
 
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
         let bounds = shared.worker.bounds();
         let framer = Framer::new(bounds.head, bounds.body);
-        HttpSession { shared: Arc::clone(shared), framer, peer, is_reserved, watching: None }
+        HttpSession { shared: Arc::clone(shared), framer, peer, token: None, is_reserved, watching: None }
     }
 }
 
@@ -84,6 +94,8 @@ pub(super) struct HttpSession {
     framer: Framer,
     /// The address that the connection came from.
     peer: IpAddr,
+    /// The token that the last request had.
+    token: Option<Box<KnownToken>>,
     /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
     is_reserved: bool,
     /// Set once the client watches the server. Nothing that it sends counts any more.
@@ -128,8 +140,8 @@ impl Session for HttpSession {
             let next = if draining { Next::Close } else { Next::Read(Missing::Nothing) };
             return Received { taken: arrived.len(), next, at: Instant::now() };
         }
-        let Self { shared, framer, peer, is_reserved, watching } = self;
-        let HttpShared { worker, role, settings, allow_inline, has_tls } = &**shared;
+        let Self { shared, framer, peer, token, is_reserved, watching } = self;
+        let HttpShared { worker, role, settings, allow_inline, has_tls, auth } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
         let mut at = Instant::now();
@@ -157,8 +169,10 @@ impl Session for HttpSession {
                             settings,
                             allow_inline: *allow_inline,
                             has_tls: *has_tls,
+                            auth,
+                            caller: Caller::anyone(role.name()),
                         };
-                        route::answer(&request, peer, worker, &policy, response, watching).await
+                        route::answer(&request, peer, token, worker, &policy, response, watching).await
                     };
                     taken += request.len;
                     let answered = Instant::now();

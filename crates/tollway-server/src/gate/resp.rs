@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::connection::{Missing, Next, Received, Session};
 use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
+use crate::caller::Authenticator;
 use crate::service::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
 use crate::worker::Worker;
 
@@ -14,6 +15,7 @@ use crate::worker::Worker;
 pub(super) struct Resp {
     /// True if clients may bring the numbers of limits.
     pub(super) allow_inline: bool,
+    pub(super) auth: Authenticator,
 }
 
 impl TcpProtocol for Resp {
@@ -22,12 +24,12 @@ impl TcpProtocol for Resp {
 
     fn shared(&self, worker: &Arc<Worker>) -> RespShared {
         let settings = RespSettings::new(self.allow_inline, worker.bounds());
-        let service = RespService::new(Arc::clone(&worker.service), settings);
+        let service = RespService::new(Arc::clone(&worker.service), settings, self.auth.clone());
         RespShared { service, echo: worker.shared.echo }
     }
 
-    fn session(shared: &Arc<RespShared>, _peer: IpAddr, _is_reserved: bool) -> RespSession {
-        RespSession { shared: Arc::clone(shared), connection: RespConnection::new() }
+    fn session(shared: &Arc<RespShared>, peer: IpAddr, _is_reserved: bool) -> RespSession {
+        RespSession { shared: Arc::clone(shared), connection: RespConnection::new(Some(peer)) }
     }
 }
 

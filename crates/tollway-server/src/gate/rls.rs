@@ -23,6 +23,7 @@ use super::limit::ConnectionLimit;
 use super::tcp::Acceptor;
 use super::tls::TlsServer;
 use super::{Gate, GateFuture};
+use crate::caller::Authenticator;
 use crate::worker::Worker;
 
 /// Listens for proxies that ask over gRPC.
@@ -30,11 +31,17 @@ pub(super) struct RlsGate {
     address: SocketAddr,
     limit: Arc<ConnectionLimit>,
     tls: Option<Arc<TlsServer>>,
+    auth: Authenticator,
 }
 
 impl RlsGate {
-    pub(super) fn new(address: SocketAddr, limit: ConnectionLimit, tls: Option<Arc<TlsServer>>) -> Self {
-        Self { address, limit: Arc::new(limit), tls }
+    pub(super) fn new(
+        address: SocketAddr,
+        limit: ConnectionLimit,
+        tls: Option<Arc<TlsServer>>,
+        auth: Authenticator,
+    ) -> Self {
+        Self { address, limit: Arc::new(limit), tls, auth }
     }
 }
 
@@ -59,8 +66,8 @@ impl Gate for RlsGate {
             health.set_service_status(rls::SERVICE, ServingStatus::NotServing).await;
             health.set_service_status("", ServingStatus::NotServing).await;
         });
-        let connections =
-            RlsConnections::new(Arc::clone(&worker), health_service).map_err(io::Error::other)?;
+        let connections = RlsConnections::new(Arc::clone(&worker), self.auth.clone(), health_service);
+        let connections = connections.map_err(io::Error::other)?;
         let acceptor = Acceptor::new(&self.limit, self.tls.as_ref(), connections, worker);
         Ok(Box::pin(acceptor.run(listener, background)))
     }

@@ -21,7 +21,9 @@ use super::connection::{self, BufferPool, Missing, Next, Received, Session};
 use super::tcp::{RETRY_PAUSE, TcpProtocol};
 use super::text::TextGate;
 use super::*;
+use crate::audit::Auditor;
 use crate::bounds::Bounds;
+use crate::caller::Authenticator;
 use crate::drain::{DrainSwitch, drain};
 use crate::server::{GateAddresses, Server};
 use crate::tap::Tap;
@@ -362,16 +364,17 @@ impl Session for Flood {
 
 /// Returns a worker that has no threads and no sockets.
 fn worker(bounds: Bounds) -> (Arc<Worker>, DrainSwitch) {
-    let limiter = settings().limiter;
+    let (limiter, watch) = (settings().limiter, Arc::new(Watch::new(WatchSettings::DEFAULT, 1)));
     let shared = Shared {
         tap: Arc::new(Tap::new(Arc::clone(&limiter))),
-        limiter,
+        limiter: Arc::clone(&limiter),
         metrics: Arc::new(crate::metrics::Metrics::new(1)),
         bounds,
         gates: Vec::new(),
         addresses: GateAddresses::default(),
         health: Arc::new(Health::default()),
-        watch: Arc::new(Watch::new(WatchSettings::DEFAULT, 1)),
+        watch: Arc::clone(&watch),
+        auditor: Auditor::new(Arc::default(), limiter, watch),
         feed: Arc::new(LiveFeed::new(bounds.watchers)),
         echo: false,
     };
@@ -388,7 +391,7 @@ fn permit() -> limit::ConnectionPermit {
 async fn a_watcher_that_does_not_read_is_cut() {
     let bounds = Bounds { write_time: Duration::from_millis(10), ..Bounds::default() };
     let (worker, _switch) = worker(bounds);
-    let shared = Arc::new(http::Http::admin(&HostNames::NONE).shared(&worker));
+    let shared = Arc::new(http::Http::admin(&HostNames::NONE, Authenticator::open("admin")).shared(&worker));
     let session = http::Http::session(&shared, [127, 0, 0, 1].into(), false);
     let (stream, mut deaf) = duplex(64);
     deaf.write_all(b"GET /v1/live HTTP/1.0\r\n\r\n").await.unwrap();

@@ -16,6 +16,7 @@ mod threads;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -143,6 +144,10 @@ struct TlsReload {
 }
 
 impl Reloadable for TlsReload {
+    fn path(&self) -> &Path {
+        &self.settings.cert
+    }
+
     fn changed(&mut self) -> bool {
         self.watch.changed()
     }

@@ -23,13 +23,19 @@ use super::histogram::{BUCKETS, Histogram};
 use super::process;
 use super::smockron::{DomainCounters, Malformed};
 use super::{
-    Counter, LimitCounters, Metrics, OUTCOMES, RespCounters, RlsCounters, RuleCounters, SmockronCounters,
-    TextCounters, ThrottrCounters, WorkerMetrics,
+    AccessCounters, Counter, LimitCounters, Metrics, OUTCOMES, RespCounters, RlsCounters, RuleCounters,
+    SmockronCounters, TextCounters, ThrottrCounters, WorkerMetrics,
 };
+use crate::audit::AuditLog;
 use crate::gate::{ConnectionLimit, Gate, Rejected};
 
 /// Returns the page of all metrics.
-pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>]) -> String {
+pub(crate) fn encode(
+    metrics: &Metrics,
+    limiter: &Engine,
+    gates: &[Arc<dyn Gate>],
+    audit: &AuditLog,
+) -> String {
     let mut page = Page(String::with_capacity(8 << 10));
     page.family("tollway_build_info", "gauge", "The version of the server, as a label; always 1.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -39,6 +45,7 @@ pub(crate) fn encode(metrics: &Metrics, limiter: &Engine, gates: &[Arc<dyn Gate>
     process::write(&mut page);
     store(&mut page, limiter);
     reloads(&mut page, metrics);
+    access(&mut page, metrics, audit);
     http(&mut page, metrics);
     connections(&mut page, metrics, gates);
     tls(&mut page, gates);
@@ -275,9 +282,25 @@ fn shared_store(page: &mut Page, health: &Health) {
 }
 
 fn reloads(page: &mut Page, metrics: &Metrics) {
-    page.family("tollway_reloads_total", "counter", "Configuration reloads by outcome.");
+    page.family(
+        "tollway_reloads_total",
+        "counter",
+        "Reloads of the configuration and of other files by outcome.",
+    );
     page.sample("tollway_reloads_total", &[("outcome", "ok")], metrics.reloads_ok.get());
     page.sample("tollway_reloads_total", &[("outcome", "failed")], metrics.reloads_failed.get());
+}
+
+fn access(page: &mut Page, metrics: &Metrics, audit: &AuditLog) {
+    let name = "tollway_access_denied_total";
+    page.family(name, "counter", "Requests of clients without a token that allows them, by reason.");
+    let of = |counter: fn(&AccessCounters) -> &Counter| sum(metrics, |worker| counter(&worker.access));
+    page.count(name, &[("reason", "no_token")], of(|access| &access.no_token));
+    page.count(name, &[("reason", "unknown_token")], of(|access| &access.unknown_token));
+    page.count(name, &[("reason", "missing_scope")], of(|access| &access.missing_scope));
+    page.count(name, &[("reason", "other_limits")], of(|access| &access.other_limits));
+    let help = "Lines of the audit log that were lost, because they could not be written in time.";
+    page.single("tollway_audit_lost_total", "counter", help, audit.lost());
 }
 
 /// Returns the sum of a counter over all workers.
@@ -514,7 +537,7 @@ mod tests {
         let engine = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
         let metrics = Metrics::new(1);
         count(&metrics.workers[0]);
-        encode(&metrics, &engine, &[])
+        encode(&metrics, &engine, &[], &AuditLog::default())
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Shows buckets to people. Nothing is decided, and nothing counted.
 
-use tollway::limiter::LimiterError;
 use tollway::store::BucketState;
 use tollway_core::algorithm::Bucket;
 use tollway_core::{Nanos, Verdict};
 use tollway_wire::http::{BucketReport, InspectQuery, KeysPage, KeysQuery, StateSummary};
 
-use super::Service;
+use super::{Service, ServiceError};
+use crate::caller::Caller;
 
 impl Service {
     /// Returns the state of one bucket, and the decisions that follow from it.
-    pub(crate) async fn inspect(&self, asked: &InspectQuery<'_>) -> Result<BucketReport, LimiterError> {
+    pub(crate) async fn inspect(
+        &self,
+        caller: &Caller<'_>,
+        asked: &InspectQuery<'_>,
+    ) -> Result<BucketReport, ServiceError> {
+        caller.check_limit(&asked.limit)?;
         let inspection = self.limiter.inspect(&asked.limit, &asked.id).await?;
         let (now, next) = (&inspection.decision, &inspection.next);
         let limited = now.verdict != Verdict::Unlimited;
@@ -27,7 +32,15 @@ impl Service {
     }
 
     /// Returns a page of the buckets that exist; `None` if the store keeps no ids.
-    pub(crate) async fn keys(&self, asked: &KeysQuery<'_>) -> Result<Option<KeysPage>, LimiterError> {
+    pub(crate) async fn keys(
+        &self,
+        caller: &Caller<'_>,
+        asked: &KeysQuery<'_>,
+    ) -> Result<Option<KeysPage>, ServiceError> {
+        match &asked.limit {
+            Some(limit) => caller.check_limit(limit)?,
+            None => caller.check_all_limits()?,
+        }
         let page = self.limiter.keys(asked.limit.as_deref(), asked.cursor, asked.count).await?;
         Ok(page.map(|page| KeysPage::new(page.buckets, page.next)))
     }

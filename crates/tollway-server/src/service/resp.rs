@@ -21,6 +21,7 @@ pub(crate) use self::connection::RespConnection;
 use self::connection::Transaction;
 use super::{CountedPolicy, Service};
 use crate::bounds::Bounds;
+use crate::caller::Authenticator;
 use crate::metrics::LimitCounters;
 
 /// The number of commands that are settled in one call.
@@ -30,6 +31,7 @@ const BATCH: usize = 64;
 pub(crate) struct RespService {
     service: Arc<Service>,
     settings: RespSettings,
+    auth: Authenticator,
     inline: InlineLimit,
     inline_counters: Arc<LimitCounters>,
 }
@@ -90,10 +92,10 @@ impl RespSettings {
 }
 
 impl RespService {
-    pub(crate) fn new(service: Arc<Service>, settings: RespSettings) -> Self {
+    pub(crate) fn new(service: Arc<Service>, settings: RespSettings, auth: Authenticator) -> Self {
         let inline = InlineLimit::default();
         let inline_counters = service.metrics.limit(inline.limit().name());
-        Self { service, settings, inline, inline_counters }
+        Self { service, settings, auth, inline, inline_counters }
     }
 
     /// Answers every complete command in `inbox`, in order.
@@ -105,6 +107,9 @@ impl RespService {
         scratch: &mut RespScratch,
     ) -> RespAnswered {
         let policy = self.service.policy();
+        if let Some(tokens) = self.auth.tokens() {
+            tokens.renew(&mut connection.token);
+        }
         let mut taken = 0;
         loop {
             let end = match connection.executing.take() {
@@ -243,6 +248,7 @@ mod tests {
     use tollway_core::Timestamp;
 
     use super::*;
+    use crate::audit::Auditor;
     use crate::metrics::WorkerMetrics;
     use crate::tap::Tap;
     use crate::watch::Watch;
@@ -251,20 +257,22 @@ mod tests {
     #[test]
     fn the_replies_of_a_transaction_are_sent_in_parts() {
         let config = Config::parse("limits: {}", "policy.yaml").unwrap();
-        let limiter = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
-        let limiter = Arc::new(limiter);
+        let limiter = Arc::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap());
+        let watch = Arc::new(Watch::new(WatchSettings::DEFAULT, 1));
         let service = Arc::new(Service::new(
             Arc::clone(&limiter),
             Arc::new(WorkerMetrics::default()),
-            Arc::new(Watch::new(WatchSettings::DEFAULT, 1)),
-            Arc::new(Tap::new(limiter)),
+            Arc::clone(&watch),
+            Arc::new(Tap::new(Arc::clone(&limiter))),
+            Auditor::new(Arc::default(), limiter, watch),
             0,
         ));
-        let resp = RespService::new(service, RespSettings::new(true, &Bounds::default()));
+        let settings = RespSettings::new(true, &Bounds::default());
+        let resp = RespService::new(service, settings, Authenticator::open("resp"));
         let mut one = Vec::new();
         resp::put_commands(&mut ReplyWriter::new(&mut one, Default::default()));
 
-        let (connection, scratch) = (&mut RespConnection::new(), &mut RespScratch::default());
+        let (connection, scratch) = (&mut RespConnection::new(None), &mut RespScratch::default());
         let commands = 10_000;
         let inbox = ["MULTI\n", &"COMMAND\n".repeat(commands), "EXEC\nPING\n"].concat();
         let (mut rest, mut sent, mut outbox) = (inbox.as_bytes(), Vec::new(), Vec::new());

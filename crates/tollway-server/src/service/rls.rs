@@ -7,12 +7,17 @@ use tollway_core::{ErrorChain, Verdict};
 use tollway_wire::rls::RlsResponse;
 
 use super::{CountedPolicy, Service};
+use crate::caller::{AccessDenied, Caller};
+use crate::tokens::Scope;
 
 /// An error for a request that is not decided.
 #[derive(Debug, Error)]
 pub(crate) enum RlsError {
     #[error(transparent)]
     Request(#[from] RateLimitRequestError),
+    /// The client may not ask for it.
+    #[error(transparent)]
+    Denied(#[from] AccessDenied),
     /// A limit cannot give back what the request gives back.
     #[error("{}", ErrorChain(.0))]
     Charge(LimiterError),
@@ -25,18 +30,32 @@ impl Service {
     /// Decides a request, counts and logs the decision, and returns what `answer` makes of the response.
     pub(crate) async fn should_rate_limit<T>(
         &self,
-        gate: &'static str,
+        caller: &Caller<'_>,
         policy: &CountedPolicy,
         request: &RateLimitRequest<'_>,
         answer: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> Result<T, RlsError> {
         let bill = DescriptorBill::new(policy.policy(), request)?;
+        let refunds = bill.refunds();
+        if !refunds.is_empty() {
+            caller.check_scope(Scope::Refund)?;
+        }
+        if !caller.may_use_all() {
+            let charges = bill.charges();
+            charges
+                .iter()
+                .chain(&refunds)
+                .try_for_each(|charge| caller.check_limit(charge.limit().name()))?;
+        }
         let outcome = self.limiter.settle_descriptors(&bill).await.map_err(|error| match error {
             LimiterError::Store(_) => RlsError::Unavailable,
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
-        self.decided(gate, policy).descriptors(&bill, &charges, &outcome);
+        self.decided(caller.gate, policy).descriptors(&bill, &charges, &outcome);
+        if outcome.decision.allowed() {
+            self.audit_refunds(caller, &refunds);
+        }
         if outcome.decision.verdict == Verdict::DenyUnreachable {
             return Err(RlsError::Unavailable);
         }

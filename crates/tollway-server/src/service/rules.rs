@@ -2,34 +2,41 @@
 
 use tollway::limiter::LimiterError;
 use tollway_core::rule::RuleDecision;
-use tollway_core::{Nanos, RuleLookupError, RuleRef, RuleRequest, Timestamp};
+use tollway_core::{Nanos, RuleRef, RuleRequest, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
-use super::{CountedPolicy, Service};
+use super::{CountedPolicy, Service, ServiceError, check_rule};
+use crate::caller::Caller;
 
 impl Service {
     /// Decides by a configured rule, and counts it. A request that is allowed is entered in the rule's logs.
     pub(crate) async fn resolve(
         &self,
+        caller: &Caller<'_>,
         policy: &CountedPolicy,
         asked: &HttpRuleRequest<'_>,
-    ) -> Result<RuleDecision, RuleLookupError> {
+    ) -> Result<RuleDecision, ServiceError> {
         let name = RuleRef::Named(asked.rule.clone().into_owned());
-        let rule = policy.policy().find_rule(&name, asked.key.as_deref())?;
-        let decision = self.resolve_bill(policy, || recorded_request(asked), &asked.bill(&rule)?).await;
-        self.decided("http", policy).rule(&asked.rule, asked.key.as_deref(), &decision);
+        check_rule(caller, &name)?;
+        let rule = policy.policy().find_rule(&name, asked.key.as_deref()).map_err(LimiterError::from)?;
+        let bill = asked.bill(&rule).map_err(LimiterError::from)?;
+        let decision = self.resolve_bill(policy, || recorded_request(asked), &bill).await;
+        self.decided(caller.gate, policy).rule(&asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }
 
     /// Returns which parts of a rule are reached. Decides, stores and counts nothing.
     pub(crate) async fn explain(
         &self,
+        caller: &Caller<'_>,
         policy: &CountedPolicy,
         asked: &HttpRuleRequest<'_>,
-    ) -> Result<RuleExplanation, LimiterError> {
-        let rule = policy.policy().find_rule(&RuleRef::from(&*asked.rule), asked.key.as_deref())?;
-        let bill = asked.bill(&rule)?;
-        let found = self.limiter.inspect_rule(&bill).await?;
+    ) -> Result<RuleExplanation, ServiceError> {
+        let rule = RuleRef::from(&*asked.rule);
+        check_rule(caller, &rule)?;
+        let rule = policy.policy().find_rule(&rule, asked.key.as_deref()).map_err(LimiterError::from)?;
+        let bill = asked.bill(&rule).map_err(LimiterError::from)?;
+        let found = self.limiter.inspect_rule(&bill).await.map_err(LimiterError::from)?;
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }

@@ -26,5 +26,6 @@ mod tap;
 mod text;
 mod throttr;
 mod tls;
+mod tokens;
 mod traces;
 mod watch;

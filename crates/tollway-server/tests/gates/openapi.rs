@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollway_testbed::{RedisServer, TEST_TIMEOUT};
 
+use crate::support::tokens::Tokens;
 use crate::support::{Harness, POLICY, Reply, read_all, start_with};
 
 /// Headers that HTTP itself has.
@@ -327,6 +328,7 @@ fn the_server_does_what_the_document_says_and_nothing_else() {
         settings.bounds.watchers = 0;
     });
     document.check_cases(&unwatched, CASES_UNWATCHED, &mut seen);
+    document.check_tokens(&mut seen);
     // It does not end: the tests of the watch read it, and compare its events with their schemas.
     seen.insert(("/v1/live".to_owned(), "get".to_owned(), "200".to_owned()));
     for method in ["GET", "HEAD"] {
@@ -392,6 +394,28 @@ impl Document {
             self.check_request(method, path, body, status);
             self.check_reply(method, path, &reply);
             seen.insert((path.to_owned(), method.to_lowercase(), status.to_string()));
+        }
+    }
+
+    /// Asks every operation that needs a scope without a token, and with a token of another scope.
+    fn check_tokens(&self, seen: &mut BTreeSet<Response>) {
+        let tokens = Tokens::new();
+        let gate = start_with(POLICY, |settings| settings.gates.http_access = tokens.access());
+        for (path, operations) in self.0["paths"].as_object().unwrap() {
+            // The answers to proxies have no body, but those about tokens do: the tests of tokens see them.
+            let operations = operations.as_object().unwrap().iter().filter(|_| path != "/v1/gate");
+            for (method, operation) in operations {
+                let Some(needed) = operation["security"][1]["token"][0].as_str() else { continue };
+                let other = if needed == "read" { "decide" } else { "read" };
+                for (token, status) in [(None, 401), (Some(tokens.of(other)), 403)] {
+                    let (method, url) = (method.to_uppercase(), gate.url(&path.replace("{name}", "upload")));
+                    let reply =
+                        Harness::request_with(&url, &method, (method == "POST").then_some("{}"), token);
+                    assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
+                    self.check_reply(&method, path, &reply);
+                    seen.insert((path.clone(), method.to_lowercase(), status.to_string()));
+                }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use tollway_wire::resp::{KEY_MAX, LINE_MAX, encode_command, reply_len, reply_tex
 use crate::support::{Harness, POLICY, read_all, start, start_with};
 
 impl Harness {
-    fn redis(&self) -> Client {
+    pub(crate) fn redis(&self) -> Client {
         let stream = TcpStream::connect(self.server.resp_addr().unwrap()).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -32,7 +32,7 @@ impl Harness {
     }
 }
 
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     inbox: Vec<u8>,
 }
@@ -55,7 +55,8 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, text: &str) -> String {
+    /// Sends a command of these words, and returns the reply as text.
+    pub(crate) fn ask(&mut self, text: &str) -> String {
         self.send(&command(text));
         self.reply()
     }

@@ -14,9 +14,11 @@ use tollway_wire::http::{
 use tollway_wire::rls;
 
 use super::{Watcher, browser, console};
+use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::metrics;
-use crate::service::{CountedPolicy, RlsError};
+use crate::service::{CountedPolicy, RlsError, ServiceError};
 use crate::tap::RECORDERS_MAX;
+use crate::tokens::{KnownToken, Scope};
 use crate::worker::{Shared, Worker};
 
 /// The content type of answers that people read.
@@ -100,36 +102,67 @@ const RULE: &str = "/v1/rules/{name}";
 /// The part of a path that stands before the name of a rule.
 const RULES: &str = "/v1/rules/";
 
-/// All paths, and the gates that serve them. The one that nearly every request has is first.
-static ROUTES: [(&str, Route, ServedBy); 21] = [
-    ("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http),
-    ("/v1/check", Route::Command(Verb::Check), ServedBy::Http),
-    ("/v1/gate", Route::Gate, ServedBy::Http),
-    ("/v1/refund", Route::Command(Verb::Refund), ServedBy::Both),
-    ("/v1/reset", Route::Command(Verb::Reset), ServedBy::Admin),
-    (RULE, Route::Rule, ServedBy::Http),
-    ("/json", Route::Rls, ServedBy::Http),
-    ("/v1/explain", Route::Explain, ServedBy::Admin),
-    ("/v1/inspect", Route::Inspect, ServedBy::Admin),
-    ("/v1/keys", Route::Keys, ServedBy::Admin),
-    ("/v1/top", Route::Top, ServedBy::Admin),
-    ("/v1/live", Route::Live, ServedBy::Admin),
-    ("/throttle", Route::Throttle, ServedBy::Http),
-    ("/metrics", Route::Metrics, ServedBy::Admin),
-    ("/healthz", Route::Health, ServedBy::Both),
-    ("/readyz", Route::Ready, ServedBy::Both),
-    ("/openapi.json", Route::Document(&OPENAPI), ServedBy::Both),
-    ("/", Route::Console(&console::PAGE), ServedBy::Admin),
-    ("/console.css", Route::Console(&console::STYLE), ServedBy::Admin),
-    ("/console.js", Route::Console(&console::SCRIPT), ServedBy::Admin),
-    ("/icon.svg", Route::Console(&console::ICON), ServedBy::Admin),
+/// A path, and who may ask for it.
+struct ServedPath {
+    path: &'static str,
+    route: Route,
+    by: ServedBy,
+    /// The scope that a token must have; `None` if no token is needed, because the answer tells nothing about clients.
+    needs: Option<Scope>,
+}
+
+const fn served(path: &'static str, route: Route, by: ServedBy, needs: Option<Scope>) -> ServedPath {
+    ServedPath { path, route, by, needs }
+}
+
+/// All paths, the gates that serve them, and the scopes that they need. The one that nearly every request has is first.
+static ROUTES: [ServedPath; 21] = [
+    served("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http, Some(Scope::Decide)),
+    served("/v1/check", Route::Command(Verb::Check), ServedBy::Http, Some(Scope::Decide)),
+    served("/v1/gate", Route::Gate, ServedBy::Http, Some(Scope::Decide)),
+    served("/v1/refund", Route::Command(Verb::Refund), ServedBy::Both, Some(Scope::Refund)),
+    served("/v1/reset", Route::Command(Verb::Reset), ServedBy::Admin, Some(Scope::Admin)),
+    served(RULE, Route::Rule, ServedBy::Http, Some(Scope::Decide)),
+    served("/json", Route::Rls, ServedBy::Http, Some(Scope::Decide)),
+    served("/v1/explain", Route::Explain, ServedBy::Admin, Some(Scope::Read)),
+    served("/v1/inspect", Route::Inspect, ServedBy::Admin, Some(Scope::Read)),
+    served("/v1/keys", Route::Keys, ServedBy::Admin, Some(Scope::Read)),
+    served("/v1/top", Route::Top, ServedBy::Admin, Some(Scope::Read)),
+    served("/v1/live", Route::Live, ServedBy::Admin, Some(Scope::Read)),
+    served("/throttle", Route::Throttle, ServedBy::Http, Some(Scope::Decide)),
+    served("/metrics", Route::Metrics, ServedBy::Admin, Some(Scope::Read)),
+    served("/healthz", Route::Health, ServedBy::Both, None),
+    served("/readyz", Route::Ready, ServedBy::Both, None),
+    served("/openapi.json", Route::Document(&OPENAPI), ServedBy::Both, Some(Scope::Read)),
+    served("/", Route::Console(&console::PAGE), ServedBy::Admin, None),
+    served("/console.css", Route::Console(&console::STYLE), ServedBy::Admin, None),
+    served("/console.js", Route::Console(&console::SCRIPT), ServedBy::Admin, None),
+    served("/icon.svg", Route::Console(&console::ICON), ServedBy::Admin, None),
 ];
 
-/// Returns what a path stands for, and the gates that serve it.
-fn find(path: &str) -> Option<(Route, ServedBy)> {
-    let listed = |path: &str| ROUTES.iter().find(|(at, ..)| *at == path).map(|(_, route, by)| (*route, *by));
+/// Returns what a path stands for, and who may ask for it.
+fn find(path: &str) -> Option<&'static ServedPath> {
+    let listed = |path: &str| ROUTES.iter().find(|served| served.path == path);
     let below = || rule_name(path).map(|_| RULE).or_else(|| below_gate(path).map(|_| "/v1/gate"));
     listed(path).or_else(|| below().and_then(listed))
+}
+
+impl ServedPath {
+    /// Returns the client that sent a request, or the problem of one that may not ask.
+    fn caller<'k>(
+        &self,
+        request: &HttpRequest<'_>,
+        peer: &HttpPeer<'_>,
+        token: &'k mut Option<Box<KnownToken>>,
+    ) -> Result<Caller<'k>, AccessDenied> {
+        let Some(scope) = self.needs else { return Ok(Caller::anyone(peer.role.name())) };
+        let caller = peer.auth.caller(request.sender.bearer_token(), peer.address, token)?;
+        caller.check_scope(scope)?;
+        if matches!(self.route, Route::Live | Route::Metrics) {
+            caller.check_all_limits()?;
+        }
+        Ok(caller)
+    }
 }
 
 impl Route {
@@ -173,12 +206,12 @@ impl Route {
             Self::Command(verb) => return command(verb, request, peer, worker, policy, response).await,
             Self::Gate => return gate(request, peer, worker, policy, response).await,
             Self::Throttle => return throttle(request, peer, worker, policy, response).await,
-            Self::Rule => return rule(request, worker, policy, response).await,
+            Self::Rule => return rule(request, peer, worker, policy, response).await,
             Self::Rls => return rls(request, peer, worker, policy, response).await,
-            Self::Explain => explain(request, worker, policy, response).await,
-            Self::Inspect => inspect(request, worker, response).await,
-            Self::Keys => keys(request, worker, response).await,
-            Self::Top => top(request, worker, response).await,
+            Self::Explain => explain(request, peer, worker, policy, response).await,
+            Self::Inspect => inspect(request, peer, worker, response).await,
+            Self::Keys => keys(request, peer, worker, response).await,
+            Self::Top => top(request, peer, worker, response).await,
             Self::Live => live(request, worker, response, watching),
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
@@ -231,18 +264,24 @@ pub(super) struct HttpPeer<'a> {
     pub(super) allow_inline: bool,
     /// True if the connection is inside of TLS.
     pub(super) has_tls: bool,
+    pub(super) auth: &'a Authenticator,
+    /// The client, once it is known.
+    pub(super) caller: Caller<'a>,
 }
 
 /// Returns whether a path is answered even if the gate is full, so that operators can find out why.
 pub(super) fn is_answered_when_full(path: &str) -> bool {
-    matches!(find(path), Some((Route::Health | Route::Ready | Route::Metrics, _)))
+    let is_answered =
+        |served: &ServedPath| matches!(served.route, Route::Health | Route::Ready | Route::Metrics);
+    find(path).is_some_and(is_answered)
 }
 
 /// Answers one request, and returns whether something was decided, refunded or reset. A request to watch the server
-/// sets `watching`, and its answer does not end.
+/// sets `watching`, and its answer does not end. `token` is the token that the connection sent last.
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     peer: HttpPeer<'_>,
+    token: &mut Option<Box<KnownToken>>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -250,19 +289,37 @@ pub(super) async fn answer(
 ) -> bool {
     let (status, decided) = match find(request.path) {
         None => (response.problem(&ProblemDetails::not_found(request.path)), false),
-        Some((_, served_by)) if !served_by.includes(peer.role) => {
-            (response.problem(&other_gate(request.path, served_by, worker)), false)
+        Some(served) if !served.by.includes(peer.role) => {
+            (response.problem(&other_gate(request.path, served.by, worker)), false)
         }
-        Some((route, _)) if !route.takes(request.method) => {
-            (response.problem(&ProblemDetails::method_not_allowed(route.methods())), false)
+        Some(served) if !served.route.takes(request.method) => {
+            (response.problem(&ProblemDetails::method_not_allowed(served.route.methods())), false)
         }
-        Some((route, served_by)) => match route.check_sender(request, &peer, served_by) {
-            Ok(()) => route.answer(request, peer, worker, policy, response, watching).await,
+        Some(served) => match served.route.check_sender(request, &peer, served.by) {
+            Ok(()) => match served.caller(request, &peer, token) {
+                Ok(caller) => {
+                    let peer = HttpPeer { caller, ..peer };
+                    served.route.answer(request, peer, worker, policy, response, watching).await
+                }
+                Err(denied) => (response.problem(&denial_of(&denied, worker)), false),
+            },
             Err(problem) => (response.problem(&problem), false),
         },
     };
     worker.metrics.responded(peer.role == HttpRole::Admin, status);
     decided
+}
+
+/// Returns the problem of a client that may not do what it asks for, and counts it.
+fn denial_of(denied: &AccessDenied, worker: &Worker) -> ProblemDetails {
+    worker.service.count_denied(denied);
+    match denied {
+        AccessDenied::NoToken => ProblemDetails::no_token(),
+        AccessDenied::UnknownToken => ProblemDetails::unknown_token(),
+        AccessDenied::MissingScope(scope) => ProblemDetails::missing_scope(scope.name()),
+        AccessDenied::OtherLimits(name) => ProblemDetails::other_limits(name),
+        AccessDenied::AllLimits => ProblemDetails::all_limits(),
+    }
 }
 
 /// Returns the problem of a path that only the other gate serves.
@@ -291,15 +348,14 @@ async fn command(
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let rules = command.rules();
-    let status = match worker.service.perform(peer.role.name(), policy, verb, command.charges(), rules).await
-    {
+    let status = match worker.service.perform(&peer.caller, policy, verb, command.charges(), rules).await {
         Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
             Decider::Charge(_) => response.decision(&charges, &decision),
             Decider::Rule(index) => response.rule_decision(&decision.into(), Some(rules[index].rule.text())),
         },
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(VerbAnswer::Reset(_)) => response.reset(),
-        Err(error) => return (response.problem(&problem(error)), false),
+        Err(error) => return (response.problem(&problem(error, worker)), false),
     };
     (status, true)
 }
@@ -321,11 +377,11 @@ async fn throttle(
             return (response.throttle_error(HttpStatus::BadRequest, &malformed.detail), false);
         }
     };
-    match worker.service.perform("http", policy, Verb::Spend, &[asked.charge()], &[]).await {
+    match worker.service.perform(&peer.caller, policy, Verb::Spend, &[asked.charge()], &[]).await {
         Ok(VerbAnswer::Decision(_, decision)) => (response.throttle(&asked, &decision), true),
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
         Err(error) => {
-            let problem = problem(error);
+            let problem = problem(error, worker);
             (response.throttle_error(problem.status, &problem.detail), false)
         }
     }
@@ -364,13 +420,13 @@ async fn gate(
                 return (response.problem(&denial(malformed.into(), denied)), false);
             }
         };
-    match worker.service.perform("http", policy, Verb::Spend, &charges, &rules).await {
+    match worker.service.perform(&peer.caller, policy, Verb::Spend, &charges, &rules).await {
         Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
             Decider::Charge(_) => (response.gate(&charges, &decision, denied), true),
             Decider::Rule(_) => (response.gate_rule(&decision.into(), denied), true),
         },
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
-        Err(error) => (response.problem(&denial(problem(error), denied)), false),
+        Err(error) => (response.problem(&denial(problem(error, worker), denied)), false),
     }
 }
 
@@ -386,6 +442,7 @@ fn denial(mut problem: ProblemDetails, denied: Option<HttpStatus>) -> ProblemDet
 
 async fn rule(
     request: &HttpRequest<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -395,9 +452,9 @@ async fn rule(
         Ok(asked) => asked,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    match worker.service.resolve(policy, &asked).await {
+    match worker.service.resolve(&peer.caller, policy, &asked).await {
         Ok(ruling) => (response.rule_decision(&ruling, None), true),
-        Err(error) => (response.problem(&error.into()), false),
+        Err(error) => (response.problem(&problem(error, worker)), false),
     }
 }
 
@@ -416,7 +473,7 @@ async fn rls(
         return (response.problem(&ProblemDetails::inline_denied()), false);
     }
     let mut body = Vec::with_capacity(256);
-    let answered = worker.service.should_rate_limit("http", policy, &asked, |answer| {
+    let answered = worker.service.should_rate_limit(&peer.caller, policy, &asked, |answer| {
         rls::put_json(&mut body, answer);
         if answer.over_limit { HttpStatus::TooManyRequests } else { HttpStatus::Ok }
     });
@@ -426,12 +483,14 @@ async fn rls(
             (response.problem(&ProblemDetails::store_unreachable(&RlsError::Unavailable.to_string())), false)
         }
         Err(RlsError::Request(error)) => (response.problem(&error.into()), false),
-        Err(RlsError::Charge(error)) => (response.problem(&problem(error)), false),
+        Err(RlsError::Denied(denied)) => (response.problem(&denial_of(&denied, worker)), false),
+        Err(RlsError::Charge(error)) => (response.problem(&problem(error.into(), worker)), false),
     }
 }
 
 async fn explain(
     request: &HttpRequest<'_>,
+    peer: HttpPeer<'_>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,
@@ -440,40 +499,62 @@ async fn explain(
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
-    match worker.service.explain(policy, &asked).await {
+    match worker.service.explain(&peer.caller, policy, &asked).await {
         Ok(explained) => response.rule_explanation(&explained),
-        Err(error) => response.problem(&problem(error)),
+        Err(error) => response.problem(&problem(error, worker)),
     }
 }
 
-async fn inspect(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+async fn inspect(
+    request: &HttpRequest<'_>,
+    peer: HttpPeer<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+) -> HttpStatus {
     let asked = match InspectQuery::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
-    match worker.service.inspect(&asked).await {
+    match worker.service.inspect(&peer.caller, &asked).await {
         Ok(inspected) => response.bucket_report(&inspected),
-        Err(error) => response.problem(&problem(error)),
+        Err(error) => response.problem(&problem(error, worker)),
     }
 }
 
-async fn keys(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+async fn keys(
+    request: &HttpRequest<'_>,
+    peer: HttpPeer<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+) -> HttpStatus {
     let asked = match KeysQuery::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
-    match worker.service.keys(&asked).await {
+    match worker.service.keys(&peer.caller, &asked).await {
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
-        Err(error) => response.problem(&problem(error)),
+        Err(error) => response.problem(&problem(error, worker)),
     }
 }
 
-async fn top(request: &HttpRequest<'_>, worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
+async fn top(
+    request: &HttpRequest<'_>,
+    peer: HttpPeer<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+) -> HttpStatus {
     let asked = match TopQuery::from_query(request.query) {
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
+    let checked = match asked.limit.as_deref() {
+        Some(name) => peer.caller.check_limit(name),
+        None => peer.caller.check_all_limits(),
+    };
+    if let Err(denied) = checked {
+        return response.problem(&denial_of(&denied, worker));
+    }
     let Shared { watch, limiter, .. } = &*worker.shared;
     if !watch.settings().is_on {
         return response.problem(&ProblemDetails::watch_off());
@@ -523,7 +604,8 @@ fn live(
 }
 
 fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
-    let page = metrics::encode(&worker.shared.metrics, &worker.shared.limiter, &worker.shared.gates);
+    let Shared { metrics, limiter, gates, auditor, .. } = &*worker.shared;
+    let page = metrics::encode(metrics, limiter, gates, &auditor.log);
     response.document(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", page.as_bytes())
 }
 
@@ -544,11 +626,12 @@ fn readiness(limiter: &Engine) -> String {
     text
 }
 
-fn problem(error: LimiterError) -> ProblemDetails {
+fn problem(error: ServiceError, worker: &Worker) -> ProblemDetails {
     match error {
-        LimiterError::Charge(error) => error.into(),
-        LimiterError::Bill(error) => error.into(),
-        LimiterError::Rule(error) => error.into(),
+        ServiceError::Denied(denied) => denial_of(&denied, worker),
+        ServiceError::Limiter(LimiterError::Charge(error)) => error.into(),
+        ServiceError::Limiter(LimiterError::Bill(error)) => error.into(),
+        ServiceError::Limiter(LimiterError::Rule(error)) => error.into(),
         error => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
     }
 }
@@ -558,8 +641,8 @@ mod tests {
     use super::*;
 
     /// Returns the paths that the document describes: all but those of the console, which are for browsers.
-    fn described() -> impl Iterator<Item = (&'static str, Route, ServedBy)> {
-        ROUTES.into_iter().filter(|(_, route, _)| !matches!(route, Route::Console(_)))
+    fn described() -> impl Iterator<Item = &'static ServedPath> {
+        ROUTES.iter().filter(|served| !matches!(served.route, Route::Console(_)))
     }
 
     #[test]
@@ -567,9 +650,9 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.len(), described().count());
-        for (path, route, _) in described() {
+        for ServedPath { path, route, .. } in described() {
             let mut methods: Vec<_> =
-                paths[path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
+                paths[*path].as_object().unwrap().keys().map(|key| key.to_uppercase()).collect();
             methods.sort_unstable();
             assert_eq!(methods.join(", "), route.methods(), "{path}");
         }
@@ -578,17 +661,31 @@ mod tests {
     #[test]
     fn the_document_has_the_gates_of_every_path() {
         let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
-        for (path, _, served_by) in described() {
-            let expected = match served_by {
+        for ServedPath { path, by, .. } in described() {
+            let expected = match by {
                 ServedBy::Http => vec![Gates::HTTP],
                 ServedBy::Admin => vec![Gates::ADMIN],
                 ServedBy::Both => vec![Gates::HTTP, Gates::ADMIN],
             };
             let expected: Vec<_> = expected.iter().map(|address| format!("http://{address}")).collect();
-            for operation in document["paths"][path].as_object().unwrap().values() {
+            for operation in document["paths"][*path].as_object().unwrap().values() {
                 let servers = operation["servers"].as_array().unwrap();
                 let urls: Vec<_> = servers.iter().map(|server| server["url"].as_str().unwrap()).collect();
                 assert_eq!(urls, expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_scope_of_every_path() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI.text).unwrap();
+        for ServedPath { path, needs, .. } in described() {
+            for operation in document["paths"][*path].as_object().unwrap().values() {
+                let expected = match needs {
+                    Some(scope) => serde_json::json!([{}, { "token": [scope.name()] }]),
+                    None => serde_json::json!([]),
+                };
+                assert_eq!(operation["security"], expected, "{path}");
             }
         }
     }

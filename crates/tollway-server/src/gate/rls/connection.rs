@@ -5,13 +5,14 @@ use std::future::{poll_fn, ready};
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -20,6 +21,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollway::block_on;
+use tollway_wire::http::bearer_token;
 use tollway_wire::rls;
 use tonic::Status;
 use tonic::body::Body;
@@ -29,10 +31,12 @@ use tonic_health::server::HealthService;
 use tower_service::Service as TowerService;
 
 use super::framing::{self, AnswerBody};
+use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::gate::limit::ConnectionPermit;
 use crate::gate::stream::GateStream;
 use crate::gate::tcp::ServeConnection;
 use crate::service::RlsError;
+use crate::tokens::{Grant, KnownToken, Scope};
 use crate::worker::Worker;
 
 /// The bytes that begin every HTTP/2 connection.
@@ -46,8 +50,14 @@ const ECHO: &[u8] = b"\x08\x01\
 
 type Called = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// A service, with the beginning of the paths of its methods.
-type OtherService = (String, Box<dyn Fn(Request<Incoming>) -> Called + Send + Sync>);
+/// A service beside the rate limit service.
+struct OtherService {
+    /// The beginning of the paths of its methods.
+    path: String,
+    /// The scope that its methods need, if they need a token.
+    needs: Option<Scope>,
+    call: Box<dyn Fn(Request<Incoming>) -> Called + Send + Sync>,
+}
 
 /// Serves the connections of one worker.
 pub(super) struct RlsConnections {
@@ -57,6 +67,7 @@ pub(super) struct RlsConnections {
 /// The services that a call can name.
 struct Services {
     worker: Arc<Worker>,
+    auth: Authenticator,
     /// The services for health and reflection.
     others: Vec<OtherService>,
 }
@@ -64,6 +75,7 @@ struct Services {
 impl RlsConnections {
     pub(super) fn new(
         worker: Arc<Worker>,
+        auth: Authenticator,
         health: HealthServer<HealthService>,
     ) -> Result<Self, tonic_reflection::server::Error> {
         let reflection = || {
@@ -72,16 +84,23 @@ impl RlsConnections {
         };
         let messages = rls::file_descriptor_set();
         let others = vec![
-            other(health),
-            other(reflection().register_encoded_file_descriptor_set(&messages).build_v1()?),
-            other(reflection().register_encoded_file_descriptor_set(&messages).build_v1alpha()?),
+            // Orchestrators ask for health, and have no token.
+            other(health, None),
+            other(
+                reflection().register_encoded_file_descriptor_set(&messages).build_v1()?,
+                Some(Scope::Read),
+            ),
+            other(
+                reflection().register_encoded_file_descriptor_set(&messages).build_v1alpha()?,
+                Some(Scope::Read),
+            ),
         ];
-        Ok(Self { services: Arc::new(Services { worker, others }) })
+        Ok(Self { services: Arc::new(Services { worker, auth, others }) })
     }
 }
 
 /// Returns a service as [`Services::others`] has it.
-fn other<S>(service: S) -> OtherService
+fn other<S>(service: S, needs: Option<Scope>) -> OtherService
 where
     S: NamedService
         + TowerService<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -94,7 +113,7 @@ where
         let called = service.clone().call(request);
         Box::pin(async { called.await.unwrap_or_else(|never| match never {}) })
     };
-    (format!("/{}/", S::NAME), Box::new(call))
+    OtherService { path: format!("/{}/", S::NAME), needs, call: Box::new(call) }
 }
 
 impl ServeConnection for RlsConnections {
@@ -103,16 +122,16 @@ impl ServeConnection for RlsConnections {
     fn serve(
         &self,
         stream: GateStream,
-        _peer: IpAddr,
+        peer: IpAddr,
         permit: ConnectionPermit,
     ) -> impl Future<Output = ()> + Send + 'static {
-        serve(stream, permit, Arc::clone(&self.services))
+        serve(stream, peer, permit, Arc::clone(&self.services))
     }
 }
 
 /// Serves one connection until one side ends it, or until its calls are answered after a drain began or after one of
 /// them did not arrive in time.
-async fn serve(mut stream: GateStream, permit: ConnectionPermit, services: Arc<Services>) {
+async fn serve(mut stream: GateStream, peer: IpAddr, permit: ConnectionPermit, services: Arc<Services>) {
     let worker = Arc::clone(&services.worker);
     let bounds = *worker.bounds();
     let mut preface = [0; PREFACE.len()];
@@ -125,10 +144,10 @@ async fn serve(mut stream: GateStream, permit: ConnectionPermit, services: Arc<S
     }
     let (reader, writer) = tokio::io::split(stream);
     let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
-    let calls = Arc::new(ConnectionCalls::new(permit));
+    let calls = Arc::new(ConnectionCalls::new(peer, permit));
     let call = service_fn(|request| {
         let (services, in_flight) = (Arc::clone(&services), InFlight::new(&calls));
-        let method = services.method(request);
+        let method = services.method(request, &calls);
         async move { Ok::<_, Infallible>(services.call(method, in_flight).await) }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -156,6 +175,9 @@ async fn serve(mut stream: GateStream, permit: ConnectionPermit, services: Arc<S
 
 /// A connection, and the number of its calls that are not answered.
 struct ConnectionCalls {
+    peer: IpAddr,
+    /// The token that the last call had.
+    token: Mutex<Option<Box<KnownToken>>>,
     permit: ConnectionPermit,
     in_flight: AtomicUsize,
     /// It is notified if a call does not arrive in time. A peer that sent one half call after another would keep the
@@ -164,8 +186,8 @@ struct ConnectionCalls {
 }
 
 impl ConnectionCalls {
-    fn new(permit: ConnectionPermit) -> Self {
-        Self { permit, in_flight: AtomicUsize::new(0), stalled: Notify::new() }
+    fn new(peer: IpAddr, permit: ConnectionPermit) -> Self {
+        Self { peer, token: Mutex::default(), permit, in_flight: AtomicUsize::new(0), stalled: Notify::new() }
     }
 }
 
@@ -198,28 +220,62 @@ impl Drop for InFlight {
 /// A method that is called. It has only what the call needs of the request, which is long: hyper and tokio move the
 /// future of a call several times.
 enum Method {
-    ShouldRateLimit(Incoming),
+    /// The message, and what the token of the call allows.
+    ShouldRateLimit(Incoming, Option<Arc<Grant>>),
     Other(Called),
 }
 
 impl Services {
-    fn method(&self, request: Request<Incoming>) -> Method {
+    fn method(&self, request: Request<Incoming>, calls: &ConnectionCalls) -> Method {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
-            return Method::ShouldRateLimit(request.into_body());
+            return match self.grant(request.headers(), calls, Scope::Decide) {
+                Ok(grant) => Method::ShouldRateLimit(request.into_body(), grant),
+                Err(denied) => Method::Other(self.deny(&denied)),
+            };
         }
-        Method::Other(match self.others.iter().find(|(service, _)| path.starts_with(service)) {
-            Some((_, call)) => call(request),
-            None => {
-                let status = Status::unimplemented(format!("there is no method {path}"));
-                Box::pin(ready(status.into_http()))
-            }
+        let Some(other) = self.others.iter().find(|other| path.starts_with(&other.path)) else {
+            let status = Status::unimplemented(format!("there is no method {path}"));
+            return Method::Other(Box::pin(ready(status.into_http())));
+        };
+        let needed = other.needs.map(|scope| self.grant(request.headers(), calls, scope));
+        Method::Other(match needed {
+            Some(Err(denied)) => self.deny(&denied),
+            Some(Ok(_)) | None => (other.call)(request),
         })
+    }
+
+    /// Returns what the token of a call allows, if that includes a scope; `None` if the gate asks for no token.
+    fn grant(
+        &self,
+        headers: &HeaderMap,
+        calls: &ConnectionCalls,
+        scope: Scope,
+    ) -> Result<Option<Arc<Grant>>, AccessDenied> {
+        let Some(tokens) = self.auth.tokens() else { return Ok(None) };
+        let mut sent = headers.get_all(AUTHORIZATION).iter();
+        let token = match (sent.next(), sent.next()) {
+            (Some(only), None) => bearer_token(only.as_bytes()),
+            _ => None,
+        };
+        let token = token.ok_or(AccessDenied::NoToken)?;
+        let mut known = calls.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let grant = tokens.grant(token, &mut known).ok_or(AccessDenied::UnknownToken)?;
+        if !grant.includes(scope) {
+            return Err(AccessDenied::MissingScope(scope));
+        }
+        Ok(Some(Arc::clone(grant)))
+    }
+
+    fn deny(&self, denied: &AccessDenied) -> Called {
+        Box::pin(ready(status_of(denied, &self.worker).into_http()))
     }
 
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
-            Method::ShouldRateLimit(body) => framing::response(self.should_rate_limit(body, in_flight).await),
+            Method::ShouldRateLimit(body, grant) => {
+                framing::response(self.should_rate_limit(body, grant, in_flight).await)
+            }
             Method::Other(called) => {
                 // These answer as soon as their message is there, also those whose answer goes on.
                 let called = timeout(self.worker.bounds().body_time, called).await;
@@ -228,7 +284,12 @@ impl Services {
         }
     }
 
-    async fn should_rate_limit(&self, body: Incoming, in_flight: InFlight) -> Result<Bytes, Status> {
+    async fn should_rate_limit(
+        &self,
+        body: Incoming,
+        grant: Option<Arc<Grant>>,
+        in_flight: InFlight,
+    ) -> Result<Bytes, Status> {
         let bounds = self.worker.bounds();
         // Decisions go on after their streams are reset, so that the bound of streams does not bound them.
         if in_flight.0.in_flight.load(Ordering::Relaxed) > bounds.rls_decisions {
@@ -248,13 +309,15 @@ impl Services {
         if !self.worker.awaits_store() {
             // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
             // hyper and tokio move several times, and would be copied each time.
-            return block_on(answer(&self.worker, &message));
+            let caller = self.auth.known_caller(Some(in_flight.0.peer), grant.as_ref());
+            return block_on(answer(&self.worker, &caller, &message));
         }
-        let worker = Arc::clone(&self.worker);
+        let (worker, auth) = (Arc::clone(&self.worker), self.auth.clone());
         // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
         // in another would then never be undone, so the decision is a task of its own.
         let answered = tokio::spawn(async move {
-            let answered = answer(&worker, &message).await;
+            let caller = auth.known_caller(Some(in_flight.0.peer), grant.as_ref());
+            let answered = answer(&worker, &caller, &message).await;
             drop(in_flight);
             answered
         });
@@ -262,7 +325,21 @@ impl Services {
     }
 }
 
-async fn answer(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
+/// Returns the status of a call that its client may not make, and counts it.
+fn status_of(denied: &AccessDenied, worker: &Worker) -> Status {
+    worker.service.count_denied(denied);
+    match denied {
+        AccessDenied::NoToken => {
+            Status::unauthenticated("a token is needed; send the metadata \"authorization: Bearer TOKEN\"")
+        }
+        AccessDenied::UnknownToken => Status::unauthenticated(denied.to_string()),
+        AccessDenied::MissingScope(_) | AccessDenied::OtherLimits(_) | AccessDenied::AllLimits => {
+            Status::permission_denied(denied.to_string())
+        }
+    }
+}
+
+async fn answer(worker: &Worker, caller: &Caller<'_>, message: &[u8]) -> Result<Bytes, Status> {
     let counters = &worker.metrics.rls;
     if worker.shared.echo {
         return Ok(framing::message(|out| out.extend_from_slice(ECHO)));
@@ -274,7 +351,7 @@ async fn answer(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
     };
     let request = rls::decode(message).map_err(|error| invalid(&error))?;
     let policy = worker.service.policy();
-    let answered = worker.service.should_rate_limit("rls", &policy, &request, |response| {
+    let answered = worker.service.should_rate_limit(caller, &policy, &request, |response| {
         let counter = if response.over_limit { &counters.over_limit } else { &counters.ok };
         counter.one();
         framing::message(|out| rls::encode(response, out))
@@ -284,6 +361,7 @@ async fn answer(worker: &Worker, message: &[u8]) -> Result<Bytes, Status> {
             counters.unavailable.one();
             Status::unavailable(error.to_string())
         }
+        RlsError::Denied(denied) => status_of(&denied, worker),
         error => invalid(&error),
     });
     worker.metrics.latency.record(arrived.elapsed());

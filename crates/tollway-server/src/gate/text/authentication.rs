@@ -189,6 +189,10 @@ fn warn_if_others_can_read(path: &Path) {
 }
 
 impl Reloadable for KeyFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn changed(&mut self) -> bool {
         self.watch.changed()
     }

@@ -4,9 +4,10 @@ use tollway::engine::VerbAnswer;
 use tollway_core::{Bill, ChargeRequest, Decider, Decision, ErrorChain, Nanos, RuleRequest, Verb};
 use tollway_wire::resp::{self, Hello, ReplyWriter};
 
-use super::collector::{Alone, WRONG_USER};
+use super::collector::{Alone, HELLO_NO_AUTH, WRONG_USER, denied_text};
 use super::{RespConnection, RespService};
-use crate::service::CountedPolicy;
+use crate::caller::{AccessDenied, Caller};
+use crate::service::{CountedPolicy, ServiceError};
 
 /// The reply of `TTL` for a key without a bucket.
 const NO_KEY: i64 = -2;
@@ -28,16 +29,23 @@ impl RespService {
                 let refund = self.service.limiter.refund_charges(&charge).await;
                 refund.map_err(|error| chain(&error)).map(|refund| {
                     self.inline_counters.refunded();
+                    self.service.audit_refunds(&connection.caller(&self.auth), &charge);
                     request.put_refund(&refund, reply);
                 })
             }
-            Alone::Toll(verb, charges, rules) => self.toll(policy, verb, &charges, &rules, reply).await,
-            Alone::Del(keys) => self.delete(&keys).await.map(|deleted| reply.integer(deleted)),
+            Alone::Toll(verb, charges, rules) => {
+                let caller = connection.caller(&self.auth);
+                self.toll(&caller, policy, verb, &charges, &rules, reply).await
+            }
+            Alone::Del(keys) => {
+                let caller = connection.caller(&self.auth);
+                self.delete(&caller, &keys).await.map(|deleted| reply.integer(deleted))
+            }
             Alone::Ttl { key, millis } => self.time_left(&[key]).await.map(|left| {
                 let left = left[0];
                 reply.integer(if left == Nanos::ZERO { NO_KEY } else { time_to_live(left, millis) });
             }),
-            Alone::Hello(hello) => greet(connection, &hello, reply),
+            Alone::Hello(hello) => self.greet(connection, &hello, reply),
             Alone::Reset => {
                 connection.reset();
                 reply.set_version(connection.version);
@@ -54,14 +62,22 @@ impl RespService {
 
     async fn toll(
         &self,
+        caller: &Caller<'_>,
         policy: &CountedPolicy,
         verb: Verb,
         charges: &[ChargeRequest<'_>],
         rules: &[RuleRequest<'_>],
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
-        let answer = self.service.perform("resp", policy, verb, charges, rules).await;
-        match answer.map_err(|error| chain(&error))? {
+        let answer = self.service.perform(caller, policy, verb, charges, rules).await;
+        let answer = answer.map_err(|error| match error {
+            ServiceError::Denied(denied) => {
+                self.service.count_denied(&denied);
+                denied_text(&denied)
+            }
+            ServiceError::Limiter(error) => chain(&error),
+        });
+        match answer? {
             VerbAnswer::Decision(charges, decision) => match decision.decider(&charges) {
                 Decider::Charge(charge) => resp::put_decision(charge, &decision, reply),
                 Decider::Rule(index) => {
@@ -75,11 +91,14 @@ impl RespService {
     }
 
     /// Forgets the buckets of keys, and returns how many there were.
-    async fn delete(&self, keys: &[&[u8]]) -> Result<i64, String> {
+    async fn delete(&self, caller: &Caller<'_>, keys: &[&[u8]]) -> Result<i64, String> {
         let left = self.time_left(keys).await?;
         let charges: Vec<_> = keys.iter().map(|key| self.inline.bucket(key)).collect();
         self.service.limiter.reset_charges(&charges).await.map_err(|error| chain(&error))?;
-        charges.iter().for_each(|_| self.inline_counters.reset());
+        for charge in &charges {
+            self.inline_counters.reset();
+            self.service.auditor.bucket(caller, "reset", charge.limit().name(), charge.id(), None);
+        }
         // A key that is named twice has one bucket.
         let is_first = |(index, key): &(usize, &&[u8])| !keys[..*index].contains(key);
         let deleted =
@@ -96,6 +115,51 @@ impl RespService {
         let left = |decision: Decision| (!decision.degraded).then_some(decision.reset_nanos);
         decisions.into_iter().map(left).collect::<Option<_>>().ok_or_else(|| NO_ANSWER.to_owned())
     }
+
+    /// Logs a client in with a token. Its user is the default one, or the name of the token.
+    pub(super) fn log_in(
+        &self,
+        connection: &mut RespConnection,
+        user: Option<&[u8]>,
+        token: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(tokens) = self.auth.tokens() else { return Ok(()) };
+        let mut found = None;
+        let grant = tokens.grant(token, &mut found);
+        let is_user = |name: &str| user.is_none_or(|user| user == b"default" || user == name.as_bytes());
+        if !grant.is_some_and(|grant| is_user(&grant.name)) {
+            self.service.count_denied(&AccessDenied::UnknownToken);
+            return Err(WRONG_USER);
+        }
+        connection.token = found;
+        Ok(())
+    }
+
+    fn greet(
+        &self,
+        connection: &mut RespConnection,
+        hello: &Hello<'_>,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), String> {
+        match hello.auth {
+            Some((user, token)) if self.auth.tokens().is_some() => {
+                self.log_in(connection, Some(user), token)?;
+            }
+            Some((user, _)) if user != b"default" => return Err(WRONG_USER.to_owned()),
+            _ => {}
+        }
+        if self.auth.tokens().is_some() && connection.token.is_none() {
+            self.service.count_denied(&AccessDenied::NoToken);
+            return Err(HELLO_NO_AUTH.to_owned());
+        }
+        if let Some(name) = hello.name {
+            connection.set_name(name);
+        }
+        connection.version = hello.version.unwrap_or(connection.version);
+        reply.set_version(connection.version);
+        resp::put_hello(connection.id, connection.version, reply);
+        Ok(())
+    }
 }
 
 /// Returns milliseconds, rounded up so that a bucket that exists has some, or the nearest seconds, as Redis has them.
@@ -103,23 +167,6 @@ fn time_to_live(left: Nanos, millis: bool) -> i64 {
     let left = left.get().div_ceil(1_000_000);
     let left = if millis { left } else { (left + 500) / 1_000 };
     i64::try_from(left).unwrap_or(i64::MAX)
-}
-
-fn greet(
-    connection: &mut RespConnection,
-    hello: &Hello<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> Result<(), String> {
-    if hello.auth.is_some_and(|(user, _)| user != b"default") {
-        return Err(WRONG_USER.to_owned());
-    }
-    if let Some(name) = hello.name {
-        connection.set_name(name);
-    }
-    connection.version = hello.version.unwrap_or(connection.version);
-    reply.set_version(connection.version);
-    resp::put_hello(connection.id, connection.version, reply);
-    Ok(())
 }
 
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

@@ -4,19 +4,25 @@ use std::fmt::Display;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use tollway_core::{Charge, ChargeRequest, ErrorChain, RuleRequest, Verb};
+use tollway_core::{Charge, ChargeRequest, ErrorChain, InlineLimit, RuleRequest, Verb};
 use tollway_wire::resp::{
     self, ClientCommand, CommandError, Decoded, Hello, ReplyWriter, RespCommand, ThrottleRequest,
     ThrottleTemplate, ThrottleUse, TollRequest, Words, decode,
 };
 
 use super::{BATCH, RespConnection, RespService};
+use crate::caller::AccessDenied;
 use crate::service::CountedPolicy;
+use crate::tokens::Scope;
 
 /// The error of a client that brings its own numbers where that is not allowed.
 const INLINE_DENIED: &str = "ERR this gate takes no numbers from clients; set \"inline: allow\" at gates.resp, or use \
                              TOLL with a configured limit";
-/// The errors of clients that log in. There are no passwords, and the default user needs none.
+/// The errors of clients that have to log in, in the words of Redis: clients look for the first one.
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(super) const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+     option can be used to authenticate the client and select the RESP protocol version at the same time";
+/// The errors of clients that log in where nobody has to. There are no passwords, and the default user needs none.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user; remove \
                            the password from the settings of the client, or send AUTH default <password>";
 pub(super) const WRONG_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -137,7 +143,15 @@ impl<'s, 'a> Collector<'s, 'a> {
     fn add(&mut self, bytes: &'a [u8], words: &Words<'a>, others_follow: bool) -> Option<Stop<'a>> {
         // Any other command may change what the next one may do: a transaction may begin, or another client log in.
         self.template = None;
-        match RespCommand::parse(words) {
+        let parsed = RespCommand::parse(words);
+        if self.service.auth.tokens().is_some()
+            && let Ok(command) = &parsed
+            && let Err(denied) = self.check_access(command)
+        {
+            self.deny(&denied);
+            return None;
+        }
+        match parsed {
             Ok(command) if self.connection.is_in_transaction() => self.add_in_transaction(command, bytes),
             Ok(RespCommand::Throttle(request)) if self.service.settings.allow_inline => {
                 if let ThrottleUse::GiveBack(units) = request.usage() {
@@ -158,6 +172,44 @@ impl<'s, 'a> Collector<'s, 'a> {
         }
     }
 
+    /// Checks that the client may send a command: that it has logged in, and that its token has the scope.
+    fn check_access(&self, command: &RespCommand<'_, '_>) -> Result<(), AccessDenied> {
+        let needed = match command {
+            RespCommand::Auth { .. } | RespCommand::Hello(_) | RespCommand::Quit | RespCommand::Reset => {
+                return Ok(());
+            }
+            RespCommand::Throttle(request) => match request.usage() {
+                ThrottleUse::Spend(_) | ThrottleUse::TooMuch => Some(Scope::Decide),
+                ThrottleUse::GiveBack(_) => Some(Scope::Refund),
+            },
+            RespCommand::Toll(request) => Some(scope_of(request.verb)),
+            RespCommand::Del(_) => Some(Scope::Admin),
+            RespCommand::Ttl { .. } => Some(Scope::Read),
+            _ => None,
+        };
+        if self.connection.token.is_none() {
+            return Err(AccessDenied::NoToken);
+        }
+        let caller = self.connection.caller(&self.service.auth);
+        needed.map_or(Ok(()), |scope| caller.check_scope(scope))?;
+        match command {
+            RespCommand::Throttle(_) | RespCommand::Del(_) | RespCommand::Ttl { .. } => {
+                caller.check_limit(InlineLimit::NAME)
+            }
+            // Its limits are known when its words are read.
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a command that the client may not send.
+    fn deny(&mut self, denied: &AccessDenied) {
+        if let Some(transaction) = &mut self.connection.transaction {
+            transaction.is_aborted = true;
+        }
+        self.service.service.count_denied(denied);
+        self.error(&denied_text(denied));
+    }
+
     fn add_other(&mut self, command: RespCommand<'_, 'a>) -> Option<Stop<'a>> {
         match command {
             RespCommand::Throttle(_) => self.error(&INLINE_DENIED),
@@ -175,6 +227,12 @@ impl<'s, 'a> Collector<'s, 'a> {
             }
             RespCommand::Hello(hello) => return Some(Stop::Alone(Alone::Hello(hello))),
             RespCommand::Reset => return Some(Stop::Alone(Alone::Reset)),
+            RespCommand::Auth { user, password } if self.service.auth.tokens().is_some() => {
+                match self.service.log_in(self.connection, user, password) {
+                    Ok(()) => self.reply(|reply| reply.simple("OK")),
+                    Err(error) => self.error(&error),
+                }
+            }
             RespCommand::Auth { user: Some(b"default"), .. } => self.reply(|reply| reply.simple("OK")),
             RespCommand::Auth { user: Some(_), .. } => self.error(&WRONG_USER),
             RespCommand::Auth { user: None, .. } => self.error(&NO_PASSWORD),
@@ -203,6 +261,10 @@ impl<'s, 'a> Collector<'s, 'a> {
         let only = is_one.then(|| charges.next()).flatten();
         let error = match only {
             Some(Ok(asked)) => {
+                if let Err(denied) = self.connection.caller(&self.service.auth).check_limit(asked.limit) {
+                    self.deny(&denied);
+                    return None;
+                }
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
                     Ok(charge) => self.asked.push(Asked::Toll(charge)),
                     Err(error) => self.error(&format_args!("ERR {}", ErrorChain(&error))),
@@ -283,6 +345,24 @@ impl<'s, 'a> Collector<'s, 'a> {
         let start = self.prepared.len();
         write(&mut ReplyWriter::new(self.prepared, self.connection.version));
         self.asked.push(Asked::Prepared(start..self.prepared.len()));
+    }
+}
+
+/// Returns the error that a client reads which may not send a command. Redis has these words for its users.
+pub(super) fn denied_text(denied: &AccessDenied) -> String {
+    match denied {
+        AccessDenied::NoToken => NO_AUTH.to_owned(),
+        AccessDenied::UnknownToken => WRONG_USER.to_owned(),
+        denied => format!("NOPERM {denied}"),
+    }
+}
+
+/// Returns the scope that a verb needs.
+const fn scope_of(verb: Verb) -> Scope {
+    match verb {
+        Verb::Spend | Verb::Check => Scope::Decide,
+        Verb::Refund => Scope::Refund,
+        Verb::Reset => Scope::Admin,
     }
 }
 

@@ -1,8 +1,12 @@
 //! The state that one client's connection keeps between its commands.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollway_wire::resp::RespVersion;
+
+use crate::caller::{Authenticator, Caller};
+use crate::tokens::KnownToken;
 
 /// The number of the next connection, in the whole process.
 static NEXT_ID: AtomicI64 = AtomicI64::new(1);
@@ -12,6 +16,10 @@ static NEXT_ID: AtomicI64 = AtomicI64::new(1);
 pub(crate) struct RespConnection {
     pub(super) id: i64,
     pub(super) version: RespVersion,
+    /// The address that the connection came from; `None` if it is not one over a network.
+    peer: Option<IpAddr>,
+    /// The token that the client has logged in with.
+    pub(super) token: Option<Box<KnownToken>>,
     /// The name that the client gave it.
     pub(super) name: Option<Box<[u8]>>,
     /// The commands since `MULTI`; `None` outside of a transaction.
@@ -32,13 +40,19 @@ pub(super) struct Transaction {
 }
 
 impl RespConnection {
-    pub(crate) fn new() -> Self {
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self::with_id(id)
+    pub(crate) fn new(peer: Option<IpAddr>) -> Self {
+        Self::with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), peer)
     }
 
-    fn with_id(id: i64) -> Self {
-        Self { id, version: RespVersion::default(), name: None, transaction: None, executing: None }
+    fn with_id(id: i64, peer: Option<IpAddr>) -> Self {
+        let version = RespVersion::default();
+        Self { id, version, peer, token: None, name: None, transaction: None, executing: None }
+    }
+
+    /// Returns the client behind the connection, who has logged in if the gate asks for that.
+    #[inline]
+    pub(super) fn caller(&self, auth: &Authenticator) -> Caller<'_> {
+        auth.known_caller(self.peer, self.token.as_ref().map(|token| token.grant()))
     }
 
     /// Returns whether a transaction has begun and not ended.
@@ -48,7 +62,7 @@ impl RespConnection {
 
     /// Makes the connection as it was at its start.
     pub(super) fn reset(&mut self) {
-        *self = Self::with_id(self.id);
+        *self = Self::with_id(self.id, self.peer);
     }
 
     pub(super) fn set_name(&mut self, name: &[u8]) {

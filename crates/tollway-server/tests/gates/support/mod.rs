@@ -3,6 +3,7 @@
 pub(crate) mod config_file;
 pub(crate) mod rls;
 pub(crate) mod tls;
+pub(crate) mod tokens;
 pub(crate) mod zeromq;
 
 use std::io::{Read, Write};
@@ -117,13 +118,21 @@ impl Harness {
 
     /// Asks any gate that speaks HTTP.
     pub(crate) fn request_at(url: &str, method: &str, body: Option<&str>) -> Reply {
+        Self::request_with(url, method, body, None)
+    }
+
+    /// Asks any gate that speaks HTTP, with a token or without.
+    pub(crate) fn request_with(url: &str, method: &str, body: Option<&str>, token: Option<&str>) -> Reply {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
             .timeout_global(Some(TEST_TIMEOUT))
             .build()
             .into();
-        let request = ureq::http::Request::builder().method(method).uri(url);
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
         let response = match body {
             Some(body) => {
                 agent.run(request.header("content-type", "application/json").body(body.to_owned()).unwrap())

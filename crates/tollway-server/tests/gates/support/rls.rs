@@ -97,6 +97,8 @@ const CODES: [&str; 3] = ["UNKNOWN", "OK", "OVER_LIMIT"];
 pub(crate) struct RlsClient {
     runtime: Runtime,
     channel: Channel,
+    /// The value of the metadata `authorization`, if there is one.
+    authorization: Option<String>,
 }
 
 impl RlsClient {
@@ -116,7 +118,12 @@ impl RlsClient {
         let entered = runtime.enter();
         let channel = endpoint.connect_lazy();
         drop(entered);
-        Self { runtime, channel }
+        Self { runtime, channel, authorization: None }
+    }
+
+    /// Sends this value of the metadata `authorization` with every call from now on.
+    pub(crate) fn authorize(&mut self, authorization: &str) {
+        self.authorization = Some(authorization.to_owned());
     }
 
     /// Calls a method with any message, and returns any answer.
@@ -125,7 +132,7 @@ impl RlsClient {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        self.runtime.block_on(call(self.channel.clone(), path, message))
+        self.runtime.block_on(call(self.channel.clone(), path, message, self.authorization.as_deref()))
     }
 
     pub(crate) fn ask(&self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
@@ -151,8 +158,9 @@ impl RlsClient {
     /// Asks as many times at once, over one connection.
     pub(crate) fn ask_at_once(&self, request: &RateLimitRequest, times: usize) -> Vec<RateLimitResponse> {
         self.runtime.block_on(async {
-            let asked = (0..times)
-                .map(|_| tokio::spawn(call(self.channel.clone(), rls::SHOULD_RATE_LIMIT, request.clone())));
+            let asked = (0..times).map(|_| {
+                tokio::spawn(call(self.channel.clone(), rls::SHOULD_RATE_LIMIT, request.clone(), None))
+            });
             let mut answers = Vec::with_capacity(times);
             for asked in asked.collect::<Vec<_>>() {
                 answers.push(asked.await.unwrap().unwrap());
@@ -177,7 +185,12 @@ impl Body for Pieces {
     }
 }
 
-async fn call<Q, A>(channel: Channel, path: &'static str, message: Q) -> Result<A, Status>
+async fn call<Q, A>(
+    channel: Channel,
+    path: &'static str,
+    message: Q,
+    authorization: Option<&str>,
+) -> Result<A, Status>
 where
     Q: Message + Send + Sync + 'static,
     A: Message + Default + Send + Sync + 'static,
@@ -185,9 +198,11 @@ where
     let mut grpc = Grpc::new(channel);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let codec = ProstCodec::<Q, A>::default();
-    grpc.unary(Request::new(message), PathAndQuery::from_static(path), codec)
-        .await
-        .map(tonic::Response::into_inner)
+    let mut request = Request::new(message);
+    if let Some(authorization) = authorization {
+        request.metadata_mut().insert("authorization", authorization.parse().unwrap());
+    }
+    grpc.unary(request, PathAndQuery::from_static(path), codec).await.map(tonic::Response::into_inner)
 }
 
 /// Returns a request with one descriptor.

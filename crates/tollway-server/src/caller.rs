@@ -1,0 +1,158 @@
+//! The client behind a request: what it may do, and how the audit log names it.
+//!
+//! ```text
+//! request ──> Authenticator: token ──> Caller ──> may(scope)?    at the gate, before the request is read
+//!                                             ──> may_use(limit)? in the service, which finds the limit
+//! ```
+//!
+//! A gate without tokens lets everybody do everything that it serves. Then nothing is looked up.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::tokens::{Grant, KnownToken, Scope, TokenFile};
+
+/// The name of a client of a gate that asks nobody who they are.
+pub(crate) const ANYONE: &str = "anyone";
+/// The name of a client of a gate that asks for a certificate, and not for a token.
+pub(crate) const CERTIFICATE: &str = "client certificate";
+
+/// The client that has sent a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    /// The name of the gate.
+    pub(crate) gate: &'static str,
+    /// The address that the request came from; `None` if it did not come over a network.
+    pub(crate) from: Option<IpAddr>,
+    rights: Rights<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rights<'a> {
+    /// Everything is allowed, to clients of this kind.
+    All(&'static str),
+    Token(&'a Grant),
+}
+
+/// The reasons why a client may not do what it asks for. None of them repeats the token.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum AccessDenied {
+    #[error("a token is needed")]
+    NoToken,
+    #[error("the token is not known")]
+    UnknownToken,
+    #[error("the token lacks the scope \"{}\"", .0.name())]
+    MissingScope(Scope),
+    /// The token is for other limits and rules than the one with this name.
+    #[error("the token is for other limits and rules than \"{0}\"")]
+    OtherLimits(String),
+    /// The request is about all limits, and the token is for some.
+    #[error("the token is for some limits, and this request is about all")]
+    AllLimits,
+}
+
+impl<'a> Caller<'a> {
+    /// Returns a client that may do everything.
+    pub(crate) const fn anyone(gate: &'static str) -> Self {
+        Self { gate, from: None, rights: Rights::All(ANYONE) }
+    }
+
+    /// Returns the name of the client in the audit log.
+    pub(crate) fn who(&self) -> &'a str {
+        match self.rights {
+            Rights::All(who) => who,
+            Rights::Token(grant) => &grant.name,
+        }
+    }
+
+    /// Checks that the client has a scope.
+    #[inline]
+    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), AccessDenied> {
+        match self.rights {
+            Rights::All(_) => Ok(()),
+            Rights::Token(grant) if grant.includes(scope) => Ok(()),
+            Rights::Token(_) => Err(AccessDenied::MissingScope(scope)),
+        }
+    }
+
+    /// Checks that the client may use the limit or the rule of this name.
+    #[inline]
+    pub(crate) fn check_limit(&self, name: &str) -> Result<(), AccessDenied> {
+        match self.rights {
+            Rights::All(_) => Ok(()),
+            Rights::Token(grant) if grant.is_for(name) => Ok(()),
+            Rights::Token(_) => Err(AccessDenied::OtherLimits(name.to_owned())),
+        }
+    }
+
+    /// Checks that the client may see every limit and rule.
+    pub(crate) fn check_all_limits(&self) -> Result<(), AccessDenied> {
+        match self.rights {
+            Rights::Token(grant) if !grant.is_for_all() => Err(AccessDenied::AllLimits),
+            Rights::All(_) | Rights::Token(_) => Ok(()),
+        }
+    }
+
+    /// Returns whether every limit may be used, so that names need not be looked at.
+    #[inline]
+    pub(crate) fn may_use_all(&self) -> bool {
+        match self.rights {
+            Rights::All(_) => true,
+            Rights::Token(grant) => grant.is_for_all(),
+        }
+    }
+}
+
+/// Finds out who the clients of one gate are.
+#[derive(Clone, Debug)]
+pub(crate) struct Authenticator {
+    gate: &'static str,
+    tokens: Option<Arc<TokenFile>>,
+    /// The name of clients without a token, if the gate asks for none.
+    without_token: &'static str,
+}
+
+impl Authenticator {
+    /// Creates one for a gate that takes these tokens, or asks for none.
+    pub(crate) const fn new(
+        gate: &'static str,
+        tokens: Option<Arc<TokenFile>>,
+        has_certificates: bool,
+    ) -> Self {
+        Self { gate, tokens, without_token: if has_certificates { CERTIFICATE } else { ANYONE } }
+    }
+
+    /// Creates one for a gate that asks nobody.
+    pub(crate) const fn open(gate: &'static str) -> Self {
+        Self::new(gate, None, false)
+    }
+
+    /// Returns the tokens that the gate takes; `None` if it asks for none.
+    #[inline]
+    pub(crate) const fn tokens(&self) -> Option<&Arc<TokenFile>> {
+        self.tokens.as_ref()
+    }
+
+    /// Returns who sent a request with this token. `known` is the token that the connection sent last.
+    #[inline]
+    pub(crate) fn caller<'k>(
+        &self,
+        token: Option<&[u8]>,
+        from: IpAddr,
+        known: &'k mut Option<Box<KnownToken>>,
+    ) -> Result<Caller<'k>, AccessDenied> {
+        let Some(tokens) = &self.tokens else { return Ok(self.known_caller(Some(from), None)) };
+        let token = token.ok_or(AccessDenied::NoToken)?;
+        let grant = tokens.grant(token, known).ok_or(AccessDenied::UnknownToken)?;
+        Ok(self.known_caller(Some(from), Some(grant)))
+    }
+
+    /// Returns the client whose token allows this, or any client of a gate that asks for no token.
+    #[inline]
+    pub(crate) fn known_caller<'k>(&self, from: Option<IpAddr>, grant: Option<&'k Arc<Grant>>) -> Caller<'k> {
+        let rights = grant.map_or(Rights::All(self.without_token), |grant| Rights::Token(grant));
+        Caller { gate: self.gate, from, rights }
+    }
+}

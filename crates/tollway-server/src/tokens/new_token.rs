@@ -1,0 +1,170 @@
+//! Makes a new token, and the line for it in a token file.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use thiserror::Error;
+
+use super::list::{FILE_MAX, check_name, digest_text};
+use super::{LimitGlobs, PREFIX, Scopes, TokenFileError, TokenList};
+
+/// The random bytes of a token. Nobody can guess so many, so its digest needs no salt and no slow function.
+const RANDOM_BYTES: usize = 32;
+
+/// A new token, which nobody else has seen.
+pub struct NewToken {
+    secret: String,
+    line: String,
+}
+
+/// The reasons why no token was made, or why it was not added to a file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NewTokenError {
+    /// The name is not valid.
+    #[error("{problem}")]
+    Name {
+        /// The rule that names have.
+        problem: &'static str,
+    },
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The file is not a valid token file, or would not be one with this line.
+    #[error(transparent)]
+    File(#[from] TokenFileError),
+    /// The file cannot be written.
+    #[error("the token file {} cannot be written", path.display())]
+    Unwritable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl NewToken {
+    /// Makes a token of random numbers.
+    pub fn generate(name: &str, scopes: Scopes, limits: Option<&LimitGlobs>) -> Result<Self, NewTokenError> {
+        check_name(name).map_err(|problem| NewTokenError::Name { problem })?;
+        let mut random = [0; RANDOM_BYTES];
+        SystemRandom::new().fill(&mut random).map_err(|_| NewTokenError::Random)?;
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = format!("{PREFIX}{digits}");
+        let limits = limits.map(|limits| format!(" {limits}")).unwrap_or_default();
+        let line = format!("{name} {} {scopes}{limits}", digest_text(secret.as_bytes()));
+        Ok(Self { secret, line })
+    }
+
+    /// Returns the token itself, for the client.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// Returns the line for the token file, which has no secret in it.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// Adds the line to a token file, which is made if it does not exist. The file is replaced as a whole, so that a
+    /// server never reads half of it, and only its owner can read it. Nothing is changed if the file is not valid, or
+    /// has a token of this name already.
+    pub fn append_to(&self, path: &Path) -> Result<(), NewTokenError> {
+        let unwritable = |source| NewTokenError::Unwritable { path: path.to_owned(), source };
+        // A link stays a link: the file that it points to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut text = match read(&target) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(TokenFileError::Unreadable { path: path.to_owned(), source }.into()),
+        };
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(self.line.as_bytes());
+        text.push(b'\n');
+        TokenList::parse(&text, path, 0)?;
+        replace(&target, &text).map_err(unwritable)
+    }
+}
+
+/// Shows the line, and never the token.
+impl fmt::Debug for NewToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewToken").field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
+/// Reads one byte more than a token file may have, which is enough to refuse it.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a new file beside the old one, and gives it the name of the old one.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut new_name = name.to_owned();
+    new_name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(new_name);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&new)?;
+    let written = file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::{Scope, TokenFile};
+
+    fn new(name: &str) -> NewToken {
+        NewToken::generate(name, [Scope::Decide, Scope::Read].into_iter().collect(), None).unwrap()
+    }
+
+    #[test]
+    fn a_token_is_random_and_its_line_has_no_secret() {
+        let (one, other) = (new("web"), new("web"));
+        assert_ne!(one.secret(), other.secret());
+        assert!(one.secret().starts_with("tw_") && one.secret().len() == 3 + 2 * RANDOM_BYTES);
+        assert!(one.line().starts_with("web sha256:") && one.line().ends_with(" decide,read"));
+        let debug = format!("{one:?}");
+        assert!(!one.line().contains(&one.secret()[3..]) && !debug.contains(&one.secret()[3..]), "{debug}");
+        let limits = "shop-*,login".parse().unwrap();
+        let token = NewToken::generate("web", Scopes::from_iter([Scope::Admin]), Some(&limits)).unwrap();
+        assert!(token.line().ends_with(" admin shop-*,login"));
+        assert!(NewToken::generate("two words", Scopes::from_iter([Scope::Admin]), None).is_err());
+    }
+
+    #[test]
+    fn lines_are_added_to_a_file_that_only_its_owner_reads() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.txt");
+        let (web, ops) = (new("web"), new("ops"));
+        web.append_to(&path).unwrap();
+        fs::write(&path, fs::read_to_string(&path).unwrap().trim_end()).unwrap();
+        ops.append_to(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n{}\n", web.line(), ops.line()));
+        #[cfg(unix)]
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
+            0o600
+        );
+        let (file, _) = TokenFile::open(&path).unwrap();
+        assert!(file.grant(ops.secret().as_bytes(), &mut None).is_some());
+        let error = new("ops").append_to(&path).unwrap_err().to_string();
+        assert!(error.ends_with("tokens.txt:3:1: another line has the same name"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+}
