@@ -129,6 +129,12 @@ pub enum InvalidAddress {
     },
 }
 
+/// The error for a token that no server can have made. The token is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a token has 1 to 512 bytes of visible ASCII, without spaces")]
+#[non_exhaustive]
+pub struct InvalidToken;
+
 /// The reasons why a request cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -60,7 +60,9 @@ pub mod tls;
 #[cfg(any(feature = "http", feature = "text", feature = "throttr"))]
 use std::time::Duration;
 
-pub use error::{ClientError, InvalidAddress, InvalidRequest, InvalidResponse, InvalidThrottrReply};
+pub use error::{
+    ClientError, InvalidAddress, InvalidRequest, InvalidResponse, InvalidThrottrReply, InvalidToken,
+};
 pub use tollway_core as core;
 pub use tollway_wire as wire;
 

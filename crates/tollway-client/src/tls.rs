@@ -115,7 +115,7 @@ impl fmt::Debug for Tls {
 }
 
 /// The TLS of one client: the one that it was given, or else that of the system, which is read when it is first needed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ClientTls(OnceLock<Tls>);
 
 impl ClientTls {

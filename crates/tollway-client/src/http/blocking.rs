@@ -21,7 +21,7 @@ use crate::blocking_tcp::BlockingConnection;
 use crate::idle::IdleConnections;
 #[cfg(feature = "tls")]
 use crate::tls::{ClientTls, Tls};
-use crate::{ClientError, InvalidAddress, TIMEOUT_MAX};
+use crate::{ClientError, InvalidAddress, InvalidToken, TIMEOUT_MAX};
 
 /// A client of one server whose calls block the thread. Clones share the connections, and any number of threads may use
 /// it, each on a connection of its own.
@@ -48,6 +48,15 @@ impl Shared {
             tls: ClientTls::default(),
         }
     }
+
+    /// Returns the same without connections, for another endpoint at the same server.
+    fn with_endpoint(&self, endpoint: Endpoint) -> Self {
+        Self {
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+            ..Self::new(endpoint)
+        }
+    }
 }
 
 impl Client {
@@ -72,6 +81,13 @@ impl Client {
         let endpoint = self.shared.endpoint.clone();
         let shared = Shared { tls: ClientTls::given(tls), ..Shared::new(endpoint) };
         Self { shared: Arc::new(shared), ..self }
+    }
+
+    /// Sets the token that every request has, as a gate with `tokens` asks for. Clones from before send none, and keep
+    /// their connections.
+    pub fn with_token(self, token: &str) -> Result<Self, InvalidToken> {
+        let shared = self.shared.with_endpoint(self.shared.endpoint.clone().with_token(token)?);
+        Ok(Self { shared: Arc::new(shared), ..self })
     }
 
     /// Returns the address of the server: its host and port.

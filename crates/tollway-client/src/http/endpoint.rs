@@ -1,7 +1,7 @@
 //! The address of a server, and the requests that are written to it.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use tollway_core::{ChargeRequest, RuleRequest, Verb};
 #[cfg(feature = "blocking")]
@@ -10,20 +10,22 @@ use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQu
 
 use super::DEFAULT_PORT;
 use crate::address::{HostPort, invalid};
-use crate::{InvalidAddress, InvalidRequest};
+use crate::{InvalidAddress, InvalidRequest, InvalidToken};
 
 /// The ports of an `http://` and an `https://` URL without one.
 const URL_PORT: u16 = 80;
 #[cfg(feature = "tls")]
 const TLS_URL_PORT: u16 = 443;
 
+/// The longest token, in bytes. A server takes no longer one.
+const TOKEN_MAX: usize = 512;
 /// The longest response to a charge or a rule. A server sends a few hundred bytes.
 const ANSWER_MAX: usize = 64 << 10;
 /// The longest page of keys, or explanation of a rule: it has a thousand ids, and ids may be long.
 const PAGE_MAX: usize = 16 << 20;
 
 /// The server that a client asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
     /// A host and a port.
     pub(super) address: String,
@@ -31,6 +33,17 @@ pub(super) struct Endpoint {
     pub(super) tls: bool,
     /// The path of a URL, which precedes every path: empty, or with a slash in front and none at the end.
     prefix: String,
+    /// The token that every request has.
+    token: Option<String>,
+}
+
+/// Shows the address, and never the token.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, tls, prefix, token: _ } = self;
+        let mut shown = f.debug_struct("Endpoint");
+        shown.field("address", address).field("tls", tls).field("prefix", prefix).finish_non_exhaustive()
+    }
 }
 
 /// A request, ready to be written.
@@ -61,7 +74,16 @@ impl Endpoint {
             return Err(invalid(address, DEFAULT_PORT));
         }
         let found = HostPort::parse(authority, default_port).ok_or_else(|| invalid(address, DEFAULT_PORT))?;
-        Ok(Self { address: found.to_string(), tls, prefix: prefix.trim_end_matches('/').to_owned() })
+        let (address, prefix) = (found.to_string(), prefix.trim_end_matches('/').to_owned());
+        Ok(Self { address, tls, prefix, token: None })
+    }
+
+    /// Sets the token that every request has.
+    pub(super) fn with_token(self, token: &str) -> Result<Self, InvalidToken> {
+        if token.is_empty() || token.len() > TOKEN_MAX || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidToken);
+        }
+        Ok(Self { token: Some(token.to_owned()), ..self })
     }
 
     pub(super) fn charge(
@@ -122,7 +144,11 @@ impl Endpoint {
     }
 
     fn head(&self, method: &str, path: &str) -> String {
-        format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.address)
+        let mut head = format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.address);
+        if let Some(token) = &self.token {
+            let _ = write!(head, "Authorization: Bearer {token}\r\n");
+        }
+        head
     }
 }
 
@@ -151,7 +177,8 @@ mod tests {
             ("[::1]", "[::1]:8080", ""),
             ("http://[::1]", "[::1]:80", ""),
         ] {
-            let expected = Endpoint { address: address.to_owned(), tls: false, prefix: prefix.to_owned() };
+            let (address, prefix) = (address.to_owned(), prefix.to_owned());
+            let expected = Endpoint { address, tls: false, prefix, token: None };
             assert_eq!(Endpoint::parse(given), Ok(expected), "{given}");
         }
     }
@@ -177,7 +204,8 @@ mod tests {
     #[test]
     fn a_url_may_ask_for_tls() {
         for (given, address) in [("https://limiter", "limiter:443"), ("https://[::1]:8443/", "[::1]:8443")] {
-            let expected = Endpoint { address: address.to_owned(), tls: true, prefix: String::new() };
+            let expected =
+                Endpoint { address: address.to_owned(), tls: true, prefix: String::new(), token: None };
             assert_eq!(Endpoint::parse(given), Ok(expected), "{given}");
         }
     }
@@ -187,6 +215,18 @@ mod tests {
     fn tls_needs_the_feature() {
         let error = Endpoint::parse("https://limiter").unwrap_err();
         assert!(error.to_string().starts_with("\"https://limiter\" needs TLS"), "{error}");
+    }
+
+    #[test]
+    fn a_token_is_sent_and_never_shown() {
+        let endpoint = Endpoint::parse("limiter").unwrap().with_token("tw_secret").unwrap();
+        let request = String::from_utf8(endpoint.inspect("Login", b"alice").bytes).unwrap();
+        assert!(request.contains("\r\nAuthorization: Bearer tw_secret\r\n"), "{request}");
+        assert!(!format!("{endpoint:?}").contains("secret"));
+        for wrong in ["", "two words", "a\r\nHost: b", "ä", &"a".repeat(TOKEN_MAX + 1)] {
+            let error = Endpoint::parse("limiter").unwrap().with_token(wrong).unwrap_err();
+            assert_eq!(error, InvalidToken);
+        }
     }
 
     #[test]
