@@ -16,6 +16,8 @@ mod serve;
 mod store;
 mod text;
 mod throttr;
+mod token;
+mod token_flags;
 mod top;
 mod validate;
 
@@ -24,8 +26,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
-use tollway_client::InvalidAddress;
 use tollway_client::http::blocking::Client;
+
+use token_flags::TokenFlags;
 
 /// A fast and exact rate limiter: a server, a client and tools
 #[derive(Parser)]
@@ -64,6 +67,7 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     Validate(validate::Validate),
     Import(import::Import),
+    Token(token::Token),
     Completions(completions::Completions),
 }
 
@@ -87,6 +91,7 @@ impl Command {
             Self::Bench(bench) => bench.run(),
             Self::Validate(validate) => validate.run(),
             Self::Import(import) => import.run(),
+            Self::Token(token) => token.run(),
             Self::Completions(completions) => completions.run(),
         }
     }
@@ -106,8 +111,12 @@ pub(crate) enum Outcome {
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates the client of the HTTP gate or the admin gate at `address`.
-fn client(address: &str) -> Result<Client, InvalidAddress> {
-    Client::with_timeout(address, HTTP_TIMEOUT)
+fn client(address: &str, token: &TokenFlags) -> anyhow::Result<Client> {
+    let client = Client::with_timeout(address, HTTP_TIMEOUT)?;
+    Ok(match token.read()? {
+        Some(token) => client.with_token(&token)?,
+        None => client,
+    })
 }
 
 /// Returns the configuration in `file`, or the built-in one.

@@ -7,6 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use tollway::config::{GateAddressError, Gates, SmockronGate};
 use tollway::core::Nanos;
+use tollway_client::http::blocking::Client;
+
+use super::token_flags::TokenFlags;
 
 /// The server that a command for operators asks.
 #[derive(Args)]
@@ -19,7 +22,16 @@ pub(super) struct AdminServer {
         default_value = "127.0.0.1:8082",
         env = "TOLLWAY_ADMIN_ADDR"
     )]
-    pub(super) addr: String,
+    addr: String,
+    #[command(flatten)]
+    token: TokenFlags,
+}
+
+impl AdminServer {
+    /// Creates the client of the server.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        super::client(&self.addr, &self.token)
+    }
 }
 
 /// A limit and an id, which are written as `LIMIT:ID`.

@@ -8,10 +8,12 @@ use tollway::TokenBucket;
 use tollway::trace::{LimitRequest, TraceReply};
 use tollway_client::ClientError;
 use tollway_client::core::Verb;
+use tollway_client::http::blocking::Client;
 use tollway_client::http::{ChargeRequest, RawResponse, RuleRequest};
 
 use super::Outcome;
 use super::arguments::{AdminServer, Bucket, RuleWord, cost, span};
+use super::token_flags::TokenFlags;
 use crate::output::print_line;
 
 /// Take units from one or more buckets: from all of them, or from none
@@ -96,25 +98,37 @@ pub(crate) struct Reset {
 
 impl Spend {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(&self.server.addr, Verb::Spend, &self.bill.buckets, &self.bill.rules, self.cost)
+        self.question.ask(
+            &self.server.client()?,
+            Verb::Spend,
+            &self.bill.buckets,
+            &self.bill.rules,
+            self.cost,
+        )
     }
 }
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(&self.server.addr, Verb::Check, &self.bill.buckets, &self.bill.rules, self.cost)
+        self.question.ask(
+            &self.server.client()?,
+            Verb::Check,
+            &self.bill.buckets,
+            &self.bill.rules,
+            self.cost,
+        )
     }
 }
 
 impl Refund {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(&self.server.addr, Verb::Refund, &self.buckets.buckets, &[], self.cost)
+        self.question.ask(&self.server.client()?, Verb::Refund, &self.buckets.buckets, &[], self.cost)
     }
 }
 
 impl Reset {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        self.question.ask(&self.server.addr, Verb::Reset, &self.buckets.buckets, &[], 0)
+        self.question.ask(&self.server.client()?, Verb::Reset, &self.buckets.buckets, &[], 0)
     }
 }
 
@@ -171,12 +185,21 @@ struct HttpServer {
     /// The address of the server's HTTP gate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
+    #[command(flatten)]
+    token: TokenFlags,
+}
+
+impl HttpServer {
+    /// Creates the client of the server.
+    fn client(&self) -> anyhow::Result<Client> {
+        super::client(&self.addr, &self.token)
+    }
 }
 
 impl Question {
     fn ask(
         &self,
-        address: &str,
+        client: &Client,
         verb: Verb,
         buckets: &[String],
         rules: &[RuleWord],
@@ -184,7 +207,7 @@ impl Question {
     ) -> anyhow::Result<Outcome> {
         let request =
             LimitRequest { verb, charges: self.charges(buckets, cost)?, rules: rule_requests(rules)? };
-        let response = super::client(address)?.bill_raw(verb, &request.charges, &request.rules)?;
+        let response = client.bill_raw(verb, &request.charges, &request.rules)?;
         let answer = decode(&response, &request);
         if self.json {
             print_line(&response.body)?;

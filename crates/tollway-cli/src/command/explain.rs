@@ -61,7 +61,7 @@ impl Explain {
             key: self.key.as_deref().map(Into::into),
             selectors: selectors.map(|s| (s.name.as_str().into(), Some(s.value.as_str().into()))).collect(),
         };
-        let response = match super::client(&self.server.addr)?.explain_raw(&asked) {
+        let response = match self.server.client()?.explain_raw(&asked) {
             Ok(response) => response,
             Err(error) => return Err(unanswered(error, written.as_ref(), &asked)?),
         };

@@ -37,7 +37,7 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let response = super::client(&self.server.addr)?.inspect_raw(&self.bucket.limit, &self.bucket.id)?;
+        let response = self.server.client()?.inspect_raw(&self.bucket.limit, &self.bucket.id)?;
         if self.json {
             print_line(&response.body)?;
         }

@@ -35,7 +35,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let client = super::client(&self.server.addr)?;
+        let client = self.server.client()?;
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut cursor = Some(0);
         while let Some(from) = cursor.filter(|_| left > 0) {

@@ -76,7 +76,7 @@ impl Record {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let ids = if self.hash_ids { RecordedIds::Hashed } else { RecordedIds::Plain };
         let query = RecordQuery { sample: self.sample, ids };
-        let client = super::client(&self.server.addr)?;
+        let client = self.server.client()?;
         // Before the file, which an error should not empty.
         let mut stream = start(&client, &query)?;
         let interrupt = Interrupt::catch(&[SignalKind::interrupt(), SignalKind::terminate()])?;

@@ -72,6 +72,9 @@ pub(crate) struct Serve {
     /// The address and port of the gate for Envoy's rate limit service (gRPC), or off
     #[arg(long, value_name = "ADDR|off", env = "TOLLWAY_RLS", value_parser = GateFlag::rls)]
     rls: Option<GateFlag>,
+    /// Refuses to start if a gate that is not on loopback asks for neither tokens nor certificates of clients
+    #[arg(long, env = "TOLLWAY_REQUIRE_AUTH")]
+    require_auth: bool,
     /// The number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -96,20 +99,27 @@ impl Serve {
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
-        let (workers, resp_inline) = (self.workers.map_or_else(cores, usize::from), gates.resp_inline);
-        let show = config.watch;
+        let workers = self.workers.map_or_else(cores, usize::from);
+        let (show, audit) = (config.watch, config.audit.clone());
         let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
-        let settings =
-            Settings { gates, workers, watch: show, config: watched, ..Settings::new(Arc::clone(&limiter)) };
+        let settings = Settings {
+            gates: gates.clone(),
+            workers,
+            watch: show,
+            audit,
+            require_auth: self.require_auth,
+            config: watched,
+            ..Settings::new(Arc::clone(&limiter))
+        };
         let signals = Signals::catch().context("cannot handle signals")?;
         let server = Server::start(settings).map_err(cannot_start)?;
         let from = self
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
         let mut out = io::stdout().lock();
-        let banner = banner::banner(&limiter, &from, &store, resp_inline, &server);
+        let banner = banner::banner(&limiter, &from, &store, &gates, &server);
         out.write_all(banner.as_bytes()).and_then(|()| out.flush()).map_err(OutputError::from)?;
         drop(out);
         info!(version = env!("CARGO_PKG_VERSION"), config = from, %store, workers, "server started");

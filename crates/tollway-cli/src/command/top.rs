@@ -54,7 +54,7 @@ pub(crate) struct Top {
 
 impl Top {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
-        let client = super::client(&self.server.addr)?;
+        let client = self.server.client()?;
         let is_terminal = io::stdout().is_terminal();
         if !self.once && !self.json && !is_terminal {
             bail!(

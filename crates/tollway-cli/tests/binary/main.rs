@@ -22,5 +22,6 @@ mod smockron_page;
 mod store;
 mod text;
 mod throttr;
+mod tokens;
 mod top;
 mod upstream;

@@ -3,18 +3,17 @@
 use std::env;
 use std::fmt::Write;
 
-use tollway::config::{InlineAccess, StoreUrl};
+use tollway::config::{Gates, StoreUrl};
 use tollway::core::{IdFormat, Limit, Policy};
 use tollway::engine::Engine;
 use tollway_server::Server;
 
-/// Returns the banner. `from` is where the policy was read, and `resp_inline` says whether Redis clients may bring
-/// numbers.
+/// Returns the banner. `from` is where the policy was read.
 pub(super) fn banner(
     limiter: &Engine,
     from: &str,
     store: &StoreUrl,
-    resp_inline: InlineAccess,
+    gates: &Gates,
     server: &Server,
 ) -> String {
     let policy = limiter.policy();
@@ -46,7 +45,7 @@ pub(super) fn banner(
     if let Some(address) = server.rls_addr() {
         line(format!("rls      grpc {address}"));
     }
-    let examples = examples(&policy, resp_inline, server);
+    let examples = examples(&policy, gates, server);
     if !examples.is_empty() {
         let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
     }
@@ -72,33 +71,36 @@ fn counts(policy: &Policy) -> String {
 }
 
 /// Returns commands that work with what is configured and listens.
-fn examples(policy: &Policy, resp_inline: InlineAccess, server: &Server) -> Vec<String> {
+fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
     let (program, mut examples) = (program(), Vec::new());
+    let asks_for_token = gates.http_access.tokens.is_some();
+    let header = if asks_for_token { "-H \"Authorization: Bearer $TOLLWAY_TOKEN\" " } else { "" };
     // The limits of descriptors come last, and are asked by descriptors.
     let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
     if let (Some(address), Some(limit)) = (server.http_addr(), limit) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
-        examples.push(format!("curl --json '{body}' http://{address}/v1/spend"));
+        examples.push(format!("curl {header}--json '{body}' http://{address}/v1/spend"));
     }
     if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
         let logs = rule.keyed().limit().rule().logs().iter();
         let selectors: Vec<_> =
             logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
-        examples.push(format!("curl --json '{body}' http://{address}/v1/rules/{}", rule.name()));
+        examples.push(format!("curl {header}--json '{body}' http://{address}/v1/rules/{}", rule.name()));
     }
     if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));
     }
     if let Some(address) = server.resp_addr() {
         let command = match limit {
-            _ if resp_inline.is_allowed_at(address) => Some("CL.THROTTLE alice 15 30 60".to_owned()),
+            _ if gates.resp_inline.is_allowed_at(address) => Some("CL.THROTTLE alice 15 30 60".to_owned()),
             Some(limit) => Some(format!("TOLL SPEND {} {}", limit.name(), example_id(limit))),
             None => None,
         };
         let (ip, port) = (address.ip(), address.port());
         let host = if ip.is_loopback() || ip.is_unspecified() { String::new() } else { format!("-h {ip} ") };
-        examples.extend(command.map(|command| format!("redis-cli {host}-p {port} {command}")));
+        let password = if gates.resp_access.tokens.is_some() { "REDISCLI_AUTH=$TOLLWAY_TOKEN " } else { "" };
+        examples.extend(command.map(|command| format!("{password}redis-cli {host}-p {port} {command}")));
     }
     if let Some(address) = server.throttr_addr() {
         examples.push(format!("{program} throttr query alice api --addr {address}"));
