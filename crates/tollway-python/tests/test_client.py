@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import socket
+import subprocess
 import threading
 from contextlib import contextmanager
 
@@ -270,3 +271,42 @@ def test_addresses_that_are_not_valid_raise(address):
         Client("https://x")
     with pytest.raises(ValueError, match="timeout must be more than 0"):
         Client(timeout=0)
+
+
+def test_a_token_is_sent_with_every_call_and_shown_nowhere():
+    with scripted(response(200, DECISION), response(200, DECISION)) as (address, requests):
+        client = Client(address, timeout=5.0, token="tw_secret")
+        for call in both(client, "spend", "login", "alice"):
+            assert call().allowed
+    assert len(requests) == 2
+    assert all(b"\r\nAuthorization: Bearer tw_secret\r\n" in request for request in requests)
+    assert "secret" not in repr(client)
+
+
+@pytest.mark.parametrize("token", ["", "two words", "a\r\nHost: b", "\u00e4", "a" * 513])
+def test_a_token_that_no_server_has_is_refused_without_repeating_it(token):
+    with pytest.raises(ValueError, match="token must have 1 to 512 visible ASCII characters") as refused:
+        Client("127.0.0.1:8080", token=token)
+    assert not token or token not in str(refused.value)
+
+
+def test_a_server_that_asks_for_a_token_refuses_calls_without_one(tmp_path):
+    tokens = tmp_path / "tokens.txt"
+    printed = subprocess.run(
+        [os.environ["TOLLWAY_BINARY"], "token", "web", "--scope", "decide", "--append", tokens],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    token = next(word for word in printed.split() if word.startswith("tw_"))
+    with tollway_server(f"tokens: {tokens}\n{LIMITS}") as address:
+        assert Client(address, timeout=5.0, token=token).spend("login", "alice").allowed
+        for client, status in [(Client(address, timeout=5.0), 401), (Client(address, timeout=5.0, token="tw_1"), 401)]:
+            for call in both(client, "spend", "login", "alice"):
+                with pytest.raises(ServerError) as refused:
+                    call()
+                assert refused.value.status == status
+        with pytest.raises(ServerError) as refused:
+            Client(address, timeout=5.0, token=token).refund("login", "alice")
+        assert refused.value.status == 403
+        assert token not in str(refused.value)

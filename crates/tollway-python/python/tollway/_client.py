@@ -35,6 +35,8 @@ _PORT = 8080
 _URL_PORT = 80
 """The port of an ``http://`` URL without one."""
 _COST_MAX = 2**64 - 1
+_TOKEN_MAX = 512
+"""The longest token. A server takes no longer one."""
 # A day: longer than anybody waits, and short enough for every timer.
 _TIMEOUT_MAX = 86_400
 _CHARGES_MAX = 32
@@ -73,15 +75,18 @@ class Client:
     :param address: ``HOST``, ``HOST:PORT`` or ``http://HOST:PORT``. Without a port, a host means 8080, the default port
         of a server, and a URL means 80.
     :param timeout: the seconds that a call waits for its connection and its answer.
-    :raises ValueError: the address or the timeout is not valid.
+    :param token: the token that is sent with every call, if the server asks for one. Without a token that allows a
+        call, the server answers with status 401 or 403, which is a ``ServerError``.
+    :raises ValueError: the address, the timeout or the token is not valid.
     """
 
-    def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0) -> None:
+    def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0, token: Optional[str] = None) -> None:
         self._host, self._port = _parse_address(address)
         self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
         if not 0 < timeout <= _TIMEOUT_MAX:
             raise ValueError(f"timeout must be more than 0 seconds and at most {_TIMEOUT_MAX}, not {timeout}")
         self._timeout = timeout
+        self._host_headers = _host_headers(self._address, token)
         self._lock = Lock()
         self._idle: List[_Idle] = []
         self._idle_async: "WeakKeyDictionary[asyncio.AbstractEventLoop, List[_IdleStreams]]" = WeakKeyDictionary()
@@ -254,7 +259,7 @@ class Client:
     def _call(
         self, verb: str, charges: Sequence[Charge], rules: Sequence[Rule] = ()
     ) -> Union[Decision, Refund, None]:
-        request = _request(self._address, verb, charges, rules)
+        request = _request(self._host_headers, verb, charges, rules)
         deadline = time.monotonic() + self._timeout
         connection = self._send(request, deadline)
         try:
@@ -345,7 +350,7 @@ class Client:
     async def _call_async(
         self, verb: str, charges: Sequence[Charge], rules: Sequence[Rule] = ()
     ) -> Union[Decision, Refund, None]:
-        request = _request(self._address, verb, charges, rules)
+        request = _request(self._host_headers, verb, charges, rules)
         sent = _Sent()
         try:
             status, body = await asyncio.wait_for(self._exchange(request, sent), self._timeout)
@@ -442,7 +447,18 @@ def _parse_address(address: str) -> Tuple[str, int]:
     return bare, int(port)
 
 
-def _request(address: str, verb: str, charges: Sequence[Charge], rules: Sequence[Rule]) -> bytes:
+def _host_headers(address: str, token: Optional[str]) -> str:
+    """Returns the headers that every request has."""
+    headers = f"Host: {address}\r\n"
+    if token is None:
+        return headers
+    # The token itself is not repeated: errors are logged.
+    if not 0 < len(token) <= _TOKEN_MAX or not all("!" <= character <= "~" for character in token):
+        raise ValueError(f"token must have 1 to {_TOKEN_MAX} visible ASCII characters, without spaces")
+    return f"{headers}Authorization: Bearer {token}\r\n"
+
+
+def _request(host_headers: str, verb: str, charges: Sequence[Charge], rules: Sequence[Rule]) -> bytes:
     """Returns a whole request, so that it is sent in one packet."""
     charge_objects = [_charge_object(verb, charge) for charge in charges]
     rule_objects = [_rule_object(rule) for rule in rules]
@@ -455,7 +471,7 @@ def _request(address: str, verb: str, charges: Sequence[Charge], rules: Sequence
     if rule_objects:
         fields["rules"] = rule_objects
     body = json.dumps(fields, separators=(",", ":")).encode()
-    head = f"POST /v1/{verb} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+    head = f"POST /v1/{verb} HTTP/1.1\r\n{host_headers}Content-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
