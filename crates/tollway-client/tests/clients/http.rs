@@ -256,3 +256,61 @@ async fn both_clients_wait_for_a_second_unless_told_otherwise() {
         assert!(matches!(error, ClientError::TimedOut { timeout: DEFAULT_TIMEOUT, .. }), "{error}");
     }
 }
+
+/// Answers one request of a client that wants events, on a thread of its own, and returns what it got.
+async fn watched(head: &str, pieces: &[&str]) -> Vec<Result<(String, String), ClientError>> {
+    let (listener, client) = listen().await;
+    let client = blocking_twin(&client);
+    let watching = tokio::task::spawn_blocking(move || {
+        let mut stream = match client.live() {
+            Ok(stream) => stream,
+            Err(error) => return vec![Err(error)],
+        };
+        let mut events = Vec::new();
+        while !matches!(events.last(), Some(Err(_))) {
+            events.push(stream.next_event().map(|event| (event.name, event.data)));
+        }
+        events
+    });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        stream.read_buf(&mut asked).await.unwrap();
+    }
+    assert!(asked.starts_with(b"GET /v1/live HTTP/1.1\r\nHost: 127.0.0.1:"));
+    stream.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes()).await.unwrap();
+    for piece in pieces {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+    }
+    drop(stream);
+    watching.await.unwrap()
+}
+
+#[tokio::test]
+async fn events_are_read_until_the_server_closes() {
+    let head = "200 OK\r\nContent-Type: text/event-stream";
+    let events =
+        watched(head, &["event: history\ndata: {}", "\n\nevent: snap", "shot\ndata: 1\n\nevent: cut"]).await;
+    let named = |name: &str, data: &str| (name.to_owned(), data.to_owned());
+    let [Ok(first), Ok(second), Err(ClientError::Disconnected { .. })] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((first, second), (&named("history", "{}"), &named("snapshot", "1")));
+}
+
+#[tokio::test]
+async fn what_is_not_events_is_an_error() {
+    let problem = r#"{"title":"Too many watchers","status":503,"detail":"16 clients watch already"}"#;
+    let head = format!("503 Service Unavailable\r\nContent-Length: {}", problem.len());
+    let events = watched(&head, &[problem]).await;
+    assert!(matches!(events[..], [Err(ClientError::Problem { status: 503, .. })]), "{events:?}");
+    let chunked = "200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked";
+    for (head, body) in [(chunked, "0\r\n\r\n"), ("200 OK\r\nContent-Length: 2", "{}"), ("200 OK", "hello")] {
+        let events = watched(head, &[body]).await;
+        assert!(matches!(events[..], [Err(ClientError::InvalidResponse { .. })]), "{head}: {events:?}");
+    }
+    let long = "x".repeat(5 << 20);
+    let events = watched("200 OK\r\nContent-Type: text/event-stream", &["data: ", &long]).await;
+    let [Err(error)] = &events[..] else { panic!("{events:?}") };
+    assert!(words(error).ends_with("an event is longer than 4194304 bytes"), "{}", words(error));
+}

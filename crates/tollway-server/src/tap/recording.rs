@@ -308,3 +308,61 @@ fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
     }
     (a / divisor.max(1)).checked_mul(b)
 }
+
+#[cfg(test)]
+mod tests {
+    use tollway::Config;
+
+    use super::*;
+
+    fn recording(policy: &Policy, at: Timestamp) -> Recording {
+        Recording::new(1, RecordedIds::Plain, policy, at, 5)
+    }
+
+    #[test]
+    fn lines_without_room_are_missed_and_reported_in_their_place() {
+        let mut recording = recording(&Policy::default(), Timestamp::EPOCH);
+        let request = "limit  spend A:".to_owned() + &"x".repeat(10_000);
+        let mut kept = 0;
+        while recording.push(Timestamp::EPOCH, &request, None) {
+            kept += 1;
+        }
+        assert!(!recording.push(Timestamp::EPOCH, &request, None));
+        assert!(recording.queue.len() <= QUEUE_MAX);
+        let (mut output, context) = (Vec::new(), &mut Context::from_waker(Waker::noop()));
+        while recording.poll_take(context, 7, &mut output).is_ready() {}
+        let text = String::from_utf8(output).unwrap();
+        assert_eq!(text.matches("data: 0s  limit  spend A:").count(), kept);
+        assert!(
+            text.ends_with("\n\nevent: progress\ndata: {\"missed\":2,\"skipped\":2}\n\n"),
+            "{:.200}",
+            text
+        );
+        assert!(recording.push(Timestamp::EPOCH, &request, None) && recording.queue.len() < 20_000);
+        let too_long = "x".repeat(LINE_MAX);
+        assert!(!recording.push(Timestamp::EPOCH, &too_long, None) && recording.skipped == 1);
+    }
+
+    #[test]
+    fn times_count_from_the_start_or_from_where_all_windows_began() {
+        let at = Timestamp::from_nanos(1_700_000_000_123_456_789);
+        for (limits, expected) in [
+            ("A: { rate: 1/s }", at.as_nanos()),
+            ("A: { algorithm: fixed_window, count: 1, period: 7s }", 1_699_999_994_000_000_000),
+            (
+                "A: { algorithm: fixed_window, count: 1, period: 1m }, \
+                 B: { algorithm: sliding_window, count: 1, period: 45s }",
+                1_699_999_920_000_000_000,
+            ),
+            (
+                "A: { algorithm: fixed_window, count: 1, period: 1000000007ns }, \
+                 B: { algorithm: fixed_window, count: 1, period: 99999999977ns }",
+                0,
+            ),
+        ] {
+            let config = Config::parse(&format!("limits: {{ {limits} }}"), "policy.yaml").unwrap();
+            let base = recording(&config.policy, at).base.as_nanos();
+            assert_eq!(base, expected, "{limits}");
+        }
+    }
+}

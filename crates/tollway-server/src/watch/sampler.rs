@@ -45,7 +45,9 @@ impl Sampler {
     pub(crate) fn start(server: Arc<Shared>) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(0);
         let builder = thread::Builder::new().name("tollway-watch".to_owned());
-        let thread = builder.spawn(move || run(&mut Samples::new(server), &stopped))?;
+        // Before the thread, which may begin after the first requests: they would not be counted.
+        let mut samples = Samples::new(server);
+        let thread = builder.spawn(move || run(&mut samples, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
