@@ -21,7 +21,7 @@ const NO_DATABASE: u8 = 3;
 
 /// Checks the dependencies of the workspace. Those of the fuzzers and of the benchmarks' peers are never shipped.
 pub(crate) fn run(steps: &mut Steps) -> Result<ExitCode> {
-    deny(steps, "licences, bans, sources", "check licenses bans sources")?;
+    deny(steps, "licences, bans, sources", "check --hide-inclusion-graph licenses bans sources")?;
     if let Err(error) = deny(steps, "fetch the database", "fetch db") {
         eprintln!("the database of vulnerabilities cannot be fetched: {error:#}");
         let folder = database_folder();
@@ -35,7 +35,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<ExitCode> {
         }
         eprintln!("the database of an earlier run is used; one that is older than 90 days is an error");
     }
-    deny(steps, "vulnerabilities", "check --disable-fetch advisories")?;
+    deny(steps, "vulnerabilities", "--offline check --hide-inclusion-graph advisories")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,4 +4,4 @@ pub mod words;
 
 /// The crates that `cargo xtask features` checks. A test compares the list with the manifests.
 pub const CRATES_WITH_FEATURES: &[&str] =
-    &["tollway", "tollway-wire", "tollway-tower", "tollway-client", "tollway-server"];
+    &["tollway", "tollway-wire", "tollway-tower", "tollway-client", "tollway-server", "tollway-cli"];

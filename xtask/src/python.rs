@@ -39,6 +39,12 @@ pub(crate) fn with_zmq(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "zmq", Path::new("testbed/zmq.txt"))?.0.join("bin/python"))
 }
 
+/// Installs the messages of OpenTelemetry for Python, and returns the path of that Python. Rust tests find it by
+/// `TOLLWAY_OTLP`.
+pub(crate) fn with_otlp(steps: &mut Steps) -> Result<PathBuf> {
+    Ok(Environment::with(steps, "otlp", Path::new("testbed/otlp.txt"))?.0.join("bin/python"))
+}
+
 /// Installs proxies, and returns the folder whose `bin` has them. Rust tests find it by `TOLLWAY_PROXIES`.
 pub(crate) fn with_proxies(steps: &mut Steps) -> Result<PathBuf> {
     Ok(Environment::with(steps, "proxies", Path::new("testbed/proxies.txt"))?.0)

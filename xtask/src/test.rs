@@ -14,6 +14,7 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<()> {
     tests.env("TOLLWAY_PYZMQ", python::with_zmq(steps)?).env("TOLLWAY_PROXIES", python::with_proxies(steps)?);
     tests.env("TOLLWAY_REDIS_CLIENTS", python::with_redis_clients(steps)?);
     tests.env("TOLLWAY_BROWSER", python::with_browser(steps)?);
+    tests.env("TOLLWAY_OTLP", python::with_otlp(steps)?);
     steps.run("test", tests.args(arguments))?;
     if arguments.is_empty() { python::test(steps, &[]) } else { Ok(()) }
 }

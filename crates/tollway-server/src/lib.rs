@@ -32,6 +32,7 @@ mod metrics;
 mod reload;
 mod server;
 mod service;
+mod spans;
 mod stats;
 mod tap;
 mod tokens;

@@ -21,6 +21,7 @@ use tollway_wire::http::HttpStatus;
 
 use crate::caller::AccessDenied;
 use crate::gate::Rejected;
+use crate::spans::SpanCounters;
 
 pub(crate) use descriptors::DescriptorSeries;
 pub(crate) use histogram::{Latencies, Waits};
@@ -35,6 +36,7 @@ pub(crate) struct Metrics {
     descriptors: Arc<DescriptorSeries>,
     pub(crate) reloads_ok: Counter,
     pub(crate) reloads_failed: Counter,
+    pub(crate) spans: SpanCounters,
 }
 
 /// Holds the counters of one worker.

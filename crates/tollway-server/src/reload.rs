@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use tollway::config::{Config, FileWatch, Gates, StoreUrl, WatchSettings};
+use tollway::config::{Config, FileWatch, Gates, OtelSettings, StoreUrl, WatchSettings};
 use tollway::engine::Engine;
 use tollway::store::memory::MemoryBounds;
 use tollway_core::ErrorChain;
@@ -48,6 +48,7 @@ struct Lasting {
     memory_bounds: MemoryBounds,
     gates: Gates,
     audit: Option<PathBuf>,
+    otel: Option<OtelSettings>,
     watch: WatchSettings,
 }
 
@@ -90,7 +91,7 @@ impl Reloadable for ConfigReload {
         };
         if Lasting::of(&config) != *lasting {
             warn!(
-                "changes of store, max_buckets, max_client_buckets, gates, audit, watch and show_ids take effect after a restart"
+                "changes of store, max_buckets, max_client_buckets, gates, audit, otel, watch and show_ids take effect after a restart"
             );
         }
         let policy = &config.policy;
@@ -105,9 +106,9 @@ impl Reloadable for ConfigReload {
 
 impl Lasting {
     fn of(config: &Config) -> Self {
-        let Config { store, memory_bounds, gates, audit, watch, .. } = config;
-        let (store, gates, audit) = (store.clone(), gates.clone(), audit.clone());
-        Self { store, memory_bounds: *memory_bounds, gates, audit, watch: *watch }
+        let Config { store, memory_bounds, gates, audit, otel, watch, .. } = config;
+        let (store, gates, audit, otel) = (store.clone(), gates.clone(), audit.clone(), otel.clone());
+        Self { store, memory_bounds: *memory_bounds, gates, audit, otel, watch: *watch }
     }
 }
 

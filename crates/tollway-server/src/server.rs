@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
 use socket2::Socket;
-use tollway::config::{Gates, WatchSettings};
+use tollway::config::{Gates, OtelSettings, WatchSettings};
 use tollway::engine::Engine;
 use tracing::error;
 
@@ -18,6 +18,7 @@ use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, ConnectionLimit, Listed, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
+use crate::spans::{SpanThread, Spans};
 use crate::tap::Tap;
 use crate::watch::{LiveFeed, Sampler, Watch};
 use crate::worker::{Health, Shared, Worker};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub audit: Option<PathBuf>,
     /// True if the server must not start with a gate that everybody may use, unless it is on loopback.
     pub require_auth: bool,
+    /// The settings of spans for OpenTelemetry. They need the feature `otel`.
+    pub otel: Option<OtelSettings>,
     /// The bounds of everything that grows.
     pub bounds: Bounds,
     /// The file that the policy came from. Without one, nothing is reloaded.
@@ -49,8 +52,19 @@ impl Settings {
     pub fn new(limiter: Arc<Engine>) -> Self {
         let workers = thread::available_parallelism().map_or(1, Into::into);
         let (gates, bounds) = (Gates::default(), Bounds::default());
-        let (watch, audit) = (WatchSettings::DEFAULT, None);
-        Self { limiter, gates, echo: false, workers, watch, audit, require_auth: false, bounds, config: None }
+        let (watch, audit, otel) = (WatchSettings::DEFAULT, None, None);
+        Self {
+            limiter,
+            gates,
+            echo: false,
+            workers,
+            watch,
+            audit,
+            otel,
+            require_auth: false,
+            bounds,
+            config: None,
+        }
     }
 }
 
@@ -61,6 +75,8 @@ pub struct Server {
     reloader: Reloader,
     sampler: Option<Sampler>,
     health: Arc<Health>,
+    /// One of the last fields, so that it is dropped after everything that records spans.
+    _spans: Option<SpanThread>,
     /// The last field, so that it is dropped after everything that records lines.
     _audit: AuditWriter,
 }
@@ -92,7 +108,7 @@ impl Server {
     /// Starts these gates instead of those that are configured.
     pub(crate) fn start_gates(settings: Settings, listed: Listed) -> io::Result<Self> {
         let Listed { gates, mut files, .. } = listed;
-        let Settings { limiter, echo, workers, watch, audit, bounds, config, .. } = settings;
+        let Settings { limiter, echo, workers, watch, audit, otel, bounds, config, .. } = settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
@@ -113,17 +129,32 @@ impl Server {
         files.extend(config.map(|file| file.reloadable(Arc::clone(&limiter))));
         let reloader = Reloader::start(files, auditor.clone(), Arc::clone(&metrics))?;
         let health = Arc::new(Health::default());
+        let spans = otel.map(|otel| Spans::start(&otel, workers, Arc::clone(&metrics))).transpose()?;
+        let (spans, span_thread) = spans.unzip();
         let mut server = Self {
             addresses: addresses.clone(),
             workers: Vec::with_capacity(workers),
             reloader,
             sampler: None,
             health: Arc::clone(&health),
+            _spans: span_thread,
             _audit: writer,
         };
         let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
-        let shared =
-            Shared { limiter, metrics, bounds, gates, addresses, health, watch, auditor, feed, tap, echo };
+        let shared = Shared {
+            limiter,
+            metrics,
+            bounds,
+            gates,
+            addresses,
+            health,
+            watch,
+            auditor,
+            spans,
+            feed,
+            tap,
+            echo,
+        };
         let shared = Arc::new(shared);
         for (index, sockets) in by_worker.into_iter().enumerate() {
             server.workers.push(WorkerThread::start(index, sockets, &shared)?);

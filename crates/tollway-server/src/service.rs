@@ -30,6 +30,7 @@ pub(crate) use self::throttr::ThrottrService;
 use crate::audit::Auditor;
 use crate::caller::{AccessDenied, Caller};
 use crate::metrics::WorkerMetrics;
+use crate::spans::Spans;
 use crate::tap::Tap;
 use crate::watch::Watch;
 
@@ -49,6 +50,8 @@ pub(crate) struct Service {
     metrics: Arc<WorkerMetrics>,
     policy: ArcSwap<CountedPolicy>,
     watch: Arc<Watch>,
+    /// Samples decisions, if they have spans.
+    spans: Option<Arc<Spans>>,
     tap: Arc<Tap>,
     auditor: Auditor,
     /// The index of the worker, among those that are watched.
@@ -65,7 +68,21 @@ impl Service {
         worker: usize,
     ) -> Self {
         let policy = CountedPolicy::new(limiter.policy(), &metrics, watch.subjects());
-        Self { limiter, metrics, policy: ArcSwap::from_pointee(policy), watch, tap, auditor, worker }
+        Self {
+            limiter,
+            metrics,
+            policy: ArcSwap::from_pointee(policy),
+            watch,
+            spans: None,
+            tap,
+            auditor,
+            worker,
+        }
+    }
+
+    /// Records spans of decisions as well.
+    pub(crate) fn with_spans(self, spans: Option<Arc<Spans>>) -> Self {
+        Self { spans, ..self }
     }
 
     /// Returns the engine's current policy, with this worker's counters. Call it once for all requests that arrived
@@ -94,12 +111,13 @@ impl Service {
             charges.iter().try_for_each(|charge| caller.check_limit(&charge.limit))?;
             rules.iter().try_for_each(|rule| check_rule(caller, &rule.rule))?;
         }
+        let began = self.began();
         let answer = if self.is_recorded(policy, charges, rules) {
             self.perform_recorded(policy, verb, charges, rules).await?
         } else {
             self.limiter.perform(policy.policy(), verb, charges, rules).await?
         };
-        let mut decided = self.decided(caller.gate, policy);
+        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
         decided.answer(verb, &answer, rules);
         decided.finish();
         match &answer {

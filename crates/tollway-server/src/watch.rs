@@ -192,9 +192,14 @@ impl Watch {
 
     /// Returns the id of a bucket as the configuration says.
     pub(crate) fn show(&self, limit: &str, id: &[u8]) -> Option<String> {
+        self.show_subject(self.subjects.number(kind_of_limit(limit), limit), id)
+    }
+
+    /// Returns an id of a limit, a rule or a domain as the configuration says.
+    pub(crate) fn show_subject(&self, subject: Subject, id: &[u8]) -> Option<String> {
         let mut short = ShortId::EMPTY;
         short.set(id);
-        self.shown_id(self.subjects.number(kind_of_limit(limit), limit), &short)
+        self.shown_id(subject, &short)
     }
 
     /// Returns an id as the configuration says.

@@ -25,6 +25,7 @@ use crate::gate::{Gate, GateFuture};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::server::GateAddresses;
 use crate::service::Service;
+use crate::spans::Spans;
 use crate::tap::Tap;
 use crate::watch::{LiveFeed, Watch};
 
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) health: Arc<Health>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) auditor: Auditor,
+    pub(crate) spans: Option<Arc<Spans>>,
     pub(crate) feed: Arc<LiveFeed>,
     pub(crate) tap: Arc<Tap>,
     /// True if the text and the Throttr gate send back what they get, without deciding.
@@ -110,14 +112,15 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, drain: Drain) -> Self {
         let metrics = Arc::clone(&shared.metrics.workers[index]);
-        let service = Arc::new(Service::new(
+        let service = Service::new(
             Arc::clone(&shared.limiter),
             Arc::clone(&metrics),
             Arc::clone(&shared.watch),
             Arc::clone(&shared.tap),
             shared.auditor.clone(),
             index,
-        ));
+        );
+        let service = Arc::new(service.with_spans(shared.spans.clone()));
         Self { index, shared, service, metrics, drain }
     }
 

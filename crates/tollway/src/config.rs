@@ -26,6 +26,7 @@ mod file_watch;
 mod gates;
 mod keys;
 mod limits;
+mod otel;
 mod overrides;
 mod policy_text;
 mod rules;
@@ -59,12 +60,13 @@ pub use gates::{
     GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
     SmockronGate, TextHmac, ThrottrSettings, TlsSettings, TrustedNetworks, listen_address,
 };
+pub use otel::{OtelSettings, SampleShare};
 pub use policy_text::{WrittenIds, policy_text};
 pub use store::{StoreUrl, StoreUrlError};
 pub use watch::{ShowIds, WatchSettings};
 
 /// The names that a file can have at its top level.
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "limits",
     "overrides",
     "keys",
@@ -78,6 +80,7 @@ const SECTIONS: [&str; 15] = [
     "gates",
     "tokens",
     "audit",
+    "otel",
     "watch",
     "show_ids",
 ];
@@ -102,6 +105,8 @@ pub struct Config {
     pub gates: Gates,
     /// The file to which the server appends a line for each reset, refund, override and reload.
     pub audit: Option<PathBuf>,
+    /// The settings of spans for OpenTelemetry; without it there are none.
+    pub otel: Option<OtelSettings>,
     /// The settings of what a server shows about ids.
     pub watch: WatchSettings,
     /// Warnings about text that is valid, but probably does not mean what its author thinks.
@@ -222,6 +227,7 @@ fn read(
     let access = AccessReader::new(section("tokens"), files.directory.as_deref(), errors);
     let gates = Gates::read(section("gates"), &access, errors);
     let audit = section("audit").map_or(Some(None), |entry| access.file(entry, errors).map(Some));
+    let otel = section("otel").map_or(Some(None), |entry| OtelSettings::read(entry, errors).map(Some));
     let watch = WatchSettings::read(section("watch"), section("show_ids"), errors);
     let mut rules = RulesDraft::default();
     if let Some(entry) = section("rules") {
@@ -244,6 +250,7 @@ fn read(
         memory_bounds: memory_bounds?,
         gates: gates?,
         audit: audit?,
+        otel: otel?,
         watch: watch?,
         warnings,
     })

@@ -100,7 +100,7 @@ impl Serve {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let workers = self.workers.map_or_else(cores, usize::from);
-        let (show, audit) = (config.watch, config.audit.clone());
+        let (show, audit, otel) = (config.watch, config.audit.clone(), config.otel.clone());
         let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
@@ -109,6 +109,7 @@ impl Serve {
             workers,
             watch: show,
             audit,
+            otel,
             require_auth: self.require_auth,
             config: watched,
             ..Settings::new(Arc::clone(&limiter))

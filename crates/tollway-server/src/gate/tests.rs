@@ -375,6 +375,7 @@ fn worker(bounds: Bounds) -> (Arc<Worker>, DrainSwitch) {
         health: Arc::new(Health::default()),
         watch: Arc::clone(&watch),
         auditor: Auditor::new(Arc::default(), limiter, watch),
+        spans: None,
         feed: Arc::new(LiveFeed::new(bounds.watchers)),
         echo: false,
     };

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::audit::AuditLog;
 use crate::gate::{ConnectionLimit, Gate, Rejected};
+use crate::spans::SpanCounters;
 
 /// Returns the page of all metrics.
 pub(crate) fn encode(
@@ -46,6 +47,7 @@ pub(crate) fn encode(
     store(&mut page, limiter);
     reloads(&mut page, metrics);
     access(&mut page, metrics, audit);
+    spans(&mut page, metrics);
     http(&mut page, metrics);
     connections(&mut page, metrics, gates);
     tls(&mut page, gates);
@@ -301,6 +303,14 @@ fn access(page: &mut Page, metrics: &Metrics, audit: &AuditLog) {
     page.count(name, &[("reason", "other_limits")], of(|access| &access.other_limits));
     let help = "Lines of the audit log that were lost, because they could not be written in time.";
     page.single("tollway_audit_lost_total", "counter", help, audit.lost());
+}
+
+fn spans(page: &mut Page, metrics: &Metrics) {
+    let SpanCounters { sent, dropped, failed } = &metrics.spans;
+    page.family("tollway_spans_total", "counter", "Spans of decisions by outcome.");
+    for (outcome, count) in [("sent", sent), ("dropped", dropped), ("failed", failed)] {
+        page.sample("tollway_spans_total", &[("outcome", outcome)], count.get());
+    }
 }
 
 /// Returns the sum of a counter over all workers.

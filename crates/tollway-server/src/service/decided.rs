@@ -1,10 +1,12 @@
-//! Records what was decided, in one place: in the counters, in the decision log and in the worker's watch.
+//! Records what was decided, in one place: in the counters, in the decision log, in the worker's watch and in spans.
 //!
 //! ```text
 //! let mut decided = service.decided("resp", policy);     locks the watch, once for a batch
 //! decided.spend(charge, decision);                       for each decision
 //! decided.finish();                                      adds what was tallied
 //! ```
+
+use std::time::SystemTime;
 
 use tollway::engine::VerbAnswer;
 use tollway::keys::{KeyOutcome, KeyUse};
@@ -19,8 +21,9 @@ use super::counted_policy::Counted;
 use super::{CountedPolicy, Service};
 use crate::decision_log;
 use crate::metrics::{DomainCounters, LimitCounters, SpendTally, WorkerMetrics};
+use crate::spans::{Sampled, SpanDecision, Spans};
 use crate::tap::Tap;
-use crate::watch::{Recorder, Subject};
+use crate::watch::{Recorder, Subject, Watch};
 
 /// Records the decisions of one batch. It holds a lock, so it is made after the last thing that is awaited.
 pub(super) struct Decided<'a> {
@@ -28,6 +31,7 @@ pub(super) struct Decided<'a> {
     policy: &'a CountedPolicy,
     metrics: &'a WorkerMetrics,
     watch: Option<Recorder<'a>>,
+    spans: Option<SpanRecorder<'a>>,
     logs: bool,
     /// Set while somebody records.
     tap: Option<&'a Tap>,
@@ -39,7 +43,95 @@ impl Service {
     pub(super) fn decided<'a>(&'a self, gate: &'static str, policy: &'a CountedPolicy) -> Decided<'a> {
         let (watch, logs) = (self.watch.recorder(self.worker), decision_log::is_on());
         let tap = self.tap.sample().map(|_| &*self.tap);
-        Decided { gate, policy, metrics: &self.metrics, watch, logs, tap, inline: SpendTally::default() }
+        let (metrics, inline) = (&*self.metrics, SpendTally::default());
+        Decided { gate, policy, metrics, watch, spans: None, logs, tap, inline }
+    }
+
+    /// Returns the recorder of spans for decisions that began at a time.
+    pub(super) fn span_recorder(&self, began: Option<SystemTime>) -> Option<SpanRecorder<'_>> {
+        let (spans, began) = (self.spans.as_deref()?, began?);
+        Some(SpanRecorder { spans, watch: &self.watch, worker: self.worker, began })
+    }
+
+    /// Returns the time, at which decisions begin, if they have spans.
+    #[inline]
+    pub(super) fn began(&self) -> Option<SystemTime> {
+        self.spans.as_ref().map(|_| SystemTime::now())
+    }
+}
+
+/// Records the spans of one batch's decisions.
+pub(super) struct SpanRecorder<'a> {
+    spans: &'a Spans,
+    watch: &'a Watch,
+    worker: usize,
+    began: SystemTime,
+}
+
+/// A decision without the id that it is about.
+struct Outcome {
+    verb: Verb,
+    cost: u64,
+    allowed: bool,
+    remaining: Option<u64>,
+    retry_after: Option<Nanos>,
+    degraded: bool,
+}
+
+impl Outcome {
+    fn of(verb: Verb, cost: u64, decision: &Decision) -> Self {
+        Self {
+            verb,
+            cost,
+            allowed: decision.allowed(),
+            remaining: Some(decision.remaining),
+            retry_after: Some(decision.retry_nanos),
+            degraded: decision.degraded,
+        }
+    }
+
+    fn of_rule(verb: Verb, decision: &RuleDecision) -> Self {
+        Self {
+            verb,
+            cost: 1,
+            allowed: decision.allowed(),
+            remaining: None,
+            retry_after: Some(decision.retry_nanos),
+            degraded: decision.degraded,
+        }
+    }
+}
+
+impl SpanRecorder<'_> {
+    /// Records the span of a decision, if the decision is in the sample.
+    #[inline]
+    fn record(&self, gate: &'static str, subject: Subject, id: &[u8], outcome: impl FnOnce() -> Outcome) {
+        if let Some(sampled) = self.spans.sample(self.worker) {
+            self.record_sampled(sampled, gate, subject, id, outcome());
+        }
+    }
+
+    #[cold]
+    fn record_sampled(
+        &self,
+        sampled: Sampled,
+        gate: &'static str,
+        subject: Subject,
+        id: &[u8],
+        outcome: Outcome,
+    ) {
+        let Some((_, limit)) = self.watch.subjects().name(subject) else { return };
+        let Outcome { verb, cost, allowed, remaining, retry_after, degraded } = outcome;
+        let (verb, id) = (verb.name(), self.watch.show_subject(subject, id));
+        let decided = SpanDecision { gate, verb, limit, id, cost, allowed, remaining, retry_after, degraded };
+        self.spans.record(sampled, self.began, decided);
+    }
+}
+
+impl<'a> Decided<'a> {
+    /// Records spans as well.
+    pub(super) fn with_spans(self, spans: Option<SpanRecorder<'a>>) -> Self {
+        Self { spans, ..self }
     }
 }
 
@@ -66,6 +158,9 @@ impl Decided<'_> {
         if charges.iter().any(|charge| charge.limit().is_inline()) {
             self.skip_in_recordings(1);
         }
+        if self.spans.is_some() {
+            self.bill_span(verb, charges, rules, decision);
+        }
         match (decision.decider(charges), verb) {
             (Decider::Charge(charge), Verb::Spend) => {
                 let Counted { counters, subject } = self.policy.counters(charge);
@@ -90,6 +185,34 @@ impl Decided<'_> {
         }
     }
 
+    /// Records the span of a bill, with the limit or the rule that decided it.
+    fn bill_span(&self, verb: Verb, charges: &[Charge<'_>], rules: &[RuleRequest<'_>], decision: &Decision) {
+        match decision.decider(charges) {
+            Decider::Charge(charge) => {
+                let Counted { subject, .. } = self.policy.counters(charge);
+                self.span(*subject, charge.id(), || Outcome::of(verb, charge.cost(), decision));
+            }
+            Decider::Rule(index) => {
+                let RuleRequest { rule, key, .. } = &rules[index];
+                self.rule_span(verb, rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+            }
+        }
+    }
+
+    fn rule_span(&self, verb: Verb, name: &str, key: Option<&str>, decision: &RuleDecision) {
+        if let Some(Counted { subject, .. }) = self.policy.rule(name) {
+            let id = key.unwrap_or_default().as_bytes();
+            self.span(*subject, id, || Outcome::of_rule(verb, decision));
+        }
+    }
+
+    #[inline]
+    fn span(&self, subject: Subject, id: &[u8], outcome: impl FnOnce() -> Outcome) {
+        if let Some(spans) = &self.spans {
+            spans.record(self.gate, subject, id, outcome);
+        }
+    }
+
     /// Records the decision about one charge, which is a bill.
     #[inline]
     pub(super) fn spend(&mut self, charge: &Charge<'_>, decision: &Decision) {
@@ -102,6 +225,7 @@ impl Decided<'_> {
         } else {
             counters.spent(decision);
         }
+        self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, charge.cost(), decision));
         self.watch_charge(*subject, charge, decision);
     }
 
@@ -116,6 +240,11 @@ impl Decided<'_> {
         self.skip_in_recordings(1);
         if self.logs && decision.charge < charges.len() {
             decision_log::bill(self.gate, Verb::Spend, charges, &[], decision);
+        }
+        if let Some(charge) = charges.get(decision.charge)
+            && let Some(Counted { subject, .. }) = self.policy.descriptor_counters(charge.limit())
+        {
+            self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, charge.cost(), decision));
         }
         for ((charge, of_charge), metric) in charges.iter().zip(&outcome.charges).zip(bill.metrics()) {
             // A charge that a denied bill did not take is neither allowed nor denied.
@@ -141,6 +270,9 @@ impl Decided<'_> {
     pub(super) fn rule(&mut self, name: &str, key: Option<&str>, decision: &RuleDecision) {
         if self.logs {
             decision_log::rule(self.gate, name, key, decision);
+        }
+        if self.spans.is_some() {
+            self.rule_span(Verb::Spend, name, key, decision);
         }
         self.count_rule(name, key, decision);
     }
@@ -176,6 +308,7 @@ impl Decided<'_> {
             // The named limit does not take the key for an id.
             return;
         }
+        self.span(subject, used.key, || key_outcome(&used.outcome, answered));
         if answered.over {
             let retry = match used.outcome {
                 KeyOutcome::Decision { decision, .. } => Some(decision.retry_nanos),
@@ -239,6 +372,21 @@ impl Decided<'_> {
         if let Some(watch) = &mut self.watch {
             watch.denied(self.gate, subject, id, cost, retry);
         }
+    }
+}
+
+/// Returns the outcome of one use of a key. A rate has no units that are left, and no time to wait for.
+fn key_outcome(outcome: &KeyOutcome<'_>, answered: &OverLimit) -> Outcome {
+    match outcome {
+        KeyOutcome::Decision { decision, .. } => Outcome::of(Verb::Spend, 1, decision),
+        KeyOutcome::Never | KeyOutcome::Rate { .. } => Outcome {
+            verb: Verb::Spend,
+            cost: 1,
+            allowed: !answered.over,
+            remaining: None,
+            retry_after: None,
+            degraded: false,
+        },
     }
 }
 

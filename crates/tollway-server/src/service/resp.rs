@@ -204,11 +204,13 @@ impl RespService {
         let mut bills = ArrayVec::<Bill<'_>, BATCH>::new();
         bills.extend(charges.iter().map(Bill::one));
         decisions.clear();
+        let began = self.service.began();
         if !bills.is_empty() {
             self.service.settle_charges(policy, &charges, &bills, decisions).await;
         }
         if !charges.is_empty() {
-            let mut decided = self.service.decided("resp", policy);
+            let spans = self.service.span_recorder(began);
+            let mut decided = self.service.decided("resp", policy).with_spans(spans);
             charges.iter().zip(&*decisions).for_each(|(charge, decision)| decided.spend(charge, decision));
             decided.finish();
         }

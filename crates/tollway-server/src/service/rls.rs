@@ -47,12 +47,14 @@ impl Service {
                 .chain(&refunds)
                 .try_for_each(|charge| caller.check_limit(charge.limit().name()))?;
         }
+        let began = self.began();
         let outcome = self.limiter.settle_descriptors(&bill).await.map_err(|error| match error {
             LimiterError::Store(_) => RlsError::Unavailable,
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
-        self.decided(caller.gate, policy).descriptors(&bill, &charges, &outcome);
+        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
+        decided.descriptors(&bill, &charges, &outcome);
         if outcome.decision.allowed() {
             self.audit_refunds(caller, &refunds);
         }

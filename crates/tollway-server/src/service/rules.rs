@@ -20,8 +20,10 @@ impl Service {
         check_rule(caller, &name)?;
         let rule = policy.policy().find_rule(&name, asked.key.as_deref()).map_err(LimiterError::from)?;
         let bill = asked.bill(&rule).map_err(LimiterError::from)?;
+        let began = self.began();
         let decision = self.resolve_bill(policy, || recorded_request(asked), &bill).await;
-        self.decided(caller.gate, policy).rule(&asked.rule, asked.key.as_deref(), &decision);
+        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
+        decided.rule(&asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }
 

@@ -125,8 +125,9 @@ impl TextService {
     async fn use_keys(&mut self, policy: &CountedPolicy, keys: &[&[u8]], mut answer: impl FnMut(OverLimit)) {
         let Self { service, stats, worker, keys: limiter, unmatched, .. } = self;
         let mut counts = Counts::default();
+        let began = service.began();
         let answer = |uses: &mut dyn Iterator<Item = KeyUse<'_>>| {
-            let mut decided = service.decided("text", policy);
+            let mut decided = service.decided("text", policy).with_spans(service.span_recorder(began));
             for used in uses {
                 let answered = over_limit(&used.outcome);
                 decided.key(&used, &answered);

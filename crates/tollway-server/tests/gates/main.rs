@@ -21,6 +21,8 @@ mod rls;
 mod rules;
 mod signed_text;
 mod smockron;
+#[cfg(feature = "otel")]
+mod spans;
 mod support;
 mod tap;
 mod text;

@@ -57,6 +57,9 @@ pub fn describe(config: &Config) -> impl Display {
         if let Some(audit) = &config.audit {
             writeln!(f, "audit   {}", on_one_line(&audit.display().to_string()))?;
         }
+        if let Some(otel) = &config.otel {
+            writeln!(f, "otel    {}, sample {}", otel.endpoint, otel.sample)?;
+        }
         if config.watch != WatchSettings::DEFAULT {
             writeln!(f, "watch   {}", watch(config.watch))?;
         }

@@ -48,7 +48,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
         (
             "realms: {}",
             &[
-                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, watch and show_ids",
+                "1:1: unknown field \"realms\"; a file has limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids",
             ],
         ),
         (
@@ -600,7 +600,7 @@ fn yaml_that_is_none_is_explained() {
         (
             "5",
             &[
-                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, watch and show_ids, not \"5\"",
+                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids, not \"5\"",
             ],
         ),
         (
