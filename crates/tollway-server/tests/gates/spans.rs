@@ -1,5 +1,5 @@
-//! Tests the spans of decisions against a collector in Python, which `cargo xtask test` names in `TOLLWAY_OTLP`. Without
-//! one, those tests say so and test nothing.
+//! Tests the spans of decisions against a collector in Python, which `cargo xtask test` names in `TOLLWAY_OTLP`.
+//! Without one, those tests say so and test nothing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
