@@ -16,6 +16,7 @@ mod serve;
 mod store;
 mod text;
 mod throttr;
+mod tls_flags;
 mod token;
 mod token_flags;
 mod top;
@@ -28,6 +29,7 @@ use clap::{Parser, Subcommand};
 use tollway::config::{Config, ConfigErrors};
 use tollway_client::http::blocking::Client;
 
+use tls_flags::TlsFlags;
 use token_flags::TokenFlags;
 
 /// A fast and exact rate limiter: a server, a client and tools
@@ -111,8 +113,11 @@ pub(crate) enum Outcome {
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates the client of the HTTP gate or the admin gate at `address`.
-fn client(address: &str, token: &TokenFlags) -> anyhow::Result<Client> {
-    let client = Client::with_timeout(address, HTTP_TIMEOUT)?;
+fn client(address: &str, tls: &TlsFlags, token: &TokenFlags) -> anyhow::Result<Client> {
+    let mut client = Client::with_timeout(address, HTTP_TIMEOUT)?;
+    if let Some(tls) = tls.read()? {
+        client = client.with_tls(tls);
+    }
     Ok(match token.read()? {
         Some(token) => client.with_token(&token)?,
         None => client,

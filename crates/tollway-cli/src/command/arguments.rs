@@ -9,6 +9,7 @@ use tollway::config::{GateAddressError, Gates, SmockronGate};
 use tollway::core::Nanos;
 use tollway_client::http::blocking::Client;
 
+use super::tls_flags::TlsFlags;
 use super::token_flags::TokenFlags;
 
 /// The server that a command for operators asks.
@@ -24,13 +25,15 @@ pub(super) struct AdminServer {
     )]
     addr: String,
     #[command(flatten)]
+    tls: TlsFlags,
+    #[command(flatten)]
     token: TokenFlags,
 }
 
 impl AdminServer {
     /// Creates the client of the server.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        super::client(&self.addr, &self.token)
+        super::client(&self.addr, &self.tls, &self.token)
     }
 }
 

@@ -13,6 +13,7 @@ use tollway_client::http::{ChargeRequest, RawResponse, RuleRequest};
 
 use super::Outcome;
 use super::arguments::{AdminServer, Bucket, RuleWord, cost, span};
+use super::tls_flags::TlsFlags;
 use super::token_flags::TokenFlags;
 use crate::output::print_line;
 
@@ -186,13 +187,15 @@ struct HttpServer {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", env = "TOLLWAY_ADDR")]
     addr: String,
     #[command(flatten)]
+    tls: TlsFlags,
+    #[command(flatten)]
     token: TokenFlags,
 }
 
 impl HttpServer {
     /// Creates the client of the server.
     fn client(&self) -> anyhow::Result<Client> {
-        super::client(&self.addr, &self.token)
+        super::client(&self.addr, &self.tls, &self.token)
     }
 }
 

@@ -22,6 +22,7 @@ mod smockron_page;
 mod store;
 mod text;
 mod throttr;
+mod tls;
 mod tokens;
 mod top;
 mod upstream;

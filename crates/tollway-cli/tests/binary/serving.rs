@@ -39,8 +39,10 @@ impl Serving {
             assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "ended after: {printed}");
         }
         let announced = |gate| printed.split(gate).nth(1).and_then(|rest| rest.lines().next());
-        let addr = announced("http     http://").unwrap().to_owned();
-        let admin = announced("admin    http://").unwrap_or(&addr).to_owned();
+        // An https:// URL is kept whole, as the commands need it.
+        let address = |gate| announced(gate).map(|url| url.trim_start_matches("http://").to_owned());
+        let addr = address("  http     ").unwrap();
+        let admin = address("  admin    ").unwrap_or_else(|| addr.clone());
         Self { child, stdout, printed, addr, admin }
     }
 

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::fmt::Write;
+use std::net::SocketAddr;
 
-use tollway::config::{Gates, StoreUrl};
+use tollway::config::{GateAccess, Gates, StoreUrl};
 use tollway::core::{IdFormat, Limit, Policy};
 use tollway::engine::Engine;
 use tollway_server::Server;
@@ -25,31 +26,41 @@ pub(super) fn banner(
         format!("tollway {}\n  {} from {from}\n  {buckets}\n", env!("CARGO_PKG_VERSION"), counts(&policy));
     let mut line = |line: String| text.push_str(&format!("  {line}\n"));
     if let Some(address) = server.http_addr() {
-        line(format!("http     http://{address}"));
+        line(format!("http     {}://{address}", scheme("http", &gates.http_access)));
     }
     if let Some(address) = server.admin_addr() {
-        line(format!("admin    http://{address}"));
+        line(format!("admin    {}://{address}", scheme("http", &gates.admin_access)));
     }
     if let Some(address) = server.text_addr() {
         line(format!("text     udp {address}"));
     }
     if let Some(address) = server.throttr_addr() {
-        line(format!("throttr  tcp {address}"));
+        line(format!("throttr  tcp {address}{}", tls(&gates.throttr_access)));
     }
     if let Some(address) = server.resp_addr() {
-        line(format!("resp     redis://{address}"));
+        line(format!("resp     {}://{address}", scheme("redis", &gates.resp_access)));
     }
     if let (Some(accounting), Some(control)) = (server.smockron_addr(), server.smockron_control_addr()) {
         line(format!("smockron zmq tcp://{accounting}, control tcp://{control}"));
     }
     if let Some(address) = server.rls_addr() {
-        line(format!("rls      grpc {address}"));
+        line(format!("rls      grpc {address}{}", tls(&gates.rls_access)));
     }
     let examples = examples(&policy, gates, server);
     if !examples.is_empty() {
         let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
     }
     text
+}
+
+/// Returns the scheme of the URLs of a gate, which has an `s` at its end for TLS.
+fn scheme(plain: &str, access: &GateAccess) -> String {
+    format!("{plain}{}", if access.tls.is_some() { "s" } else { "" })
+}
+
+/// Returns what the line of a gate without URLs has for TLS.
+fn tls(access: &GateAccess) -> &'static str {
+    if access.tls.is_some() { ", TLS" } else { "" }
 }
 
 /// Returns what the policy has: `3 limits, 1 rule and 2 keys`. Only limits are mentioned if there are none.
@@ -70,18 +81,21 @@ fn counts(policy: &Policy) -> String {
     }
 }
 
-/// Returns commands that work with what is configured and listens.
+/// Returns commands that work with what is configured and listens. A gate with TLS has none, because they would need
+/// the files of the client.
 fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
     let (program, mut examples) = (program(), Vec::new());
     let asks_for_token = gates.http_access.tokens.is_some();
     let header = if asks_for_token { "-H \"Authorization: Bearer $TOLLWAY_TOKEN\" " } else { "" };
     // The limits of descriptors come last, and are asked by descriptors.
     let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
-    if let (Some(address), Some(limit)) = (server.http_addr(), limit) {
+    let plain = |address: Option<SocketAddr>, access: &GateAccess| address.filter(|_| access.tls.is_none());
+    let http = plain(server.http_addr(), &gates.http_access);
+    if let (Some(address), Some(limit)) = (http, limit) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
         examples.push(format!("curl {header}--json '{body}' http://{address}/v1/spend"));
     }
-    if let (Some(address), Some(rule)) = (server.http_addr(), policy.rules().first()) {
+    if let (Some(address), Some(rule)) = (http, policy.rules().first()) {
         let logs = rule.keyed().limit().rule().logs().iter();
         let selectors: Vec<_> =
             logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
@@ -91,7 +105,7 @@ fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
     if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));
     }
-    if let Some(address) = server.resp_addr() {
+    if let Some(address) = plain(server.resp_addr(), &gates.resp_access) {
         let command = match limit {
             _ if gates.resp_inline.is_allowed_at(address) => Some("CL.THROTTLE alice 15 30 60".to_owned()),
             Some(limit) => Some(format!("TOLL SPEND {} {}", limit.name(), example_id(limit))),
@@ -102,7 +116,7 @@ fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
         let password = if gates.resp_access.tokens.is_some() { "REDISCLI_AUTH=$TOLLWAY_TOKEN " } else { "" };
         examples.extend(command.map(|command| format!("{password}redis-cli {host}-p {port} {command}")));
     }
-    if let Some(address) = server.throttr_addr() {
+    if let Some(address) = plain(server.throttr_addr(), &gates.throttr_access) {
         examples.push(format!("{program} throttr query alice api --addr {address}"));
     }
     examples
