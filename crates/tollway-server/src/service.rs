@@ -147,7 +147,8 @@ impl Service {
     }
 }
 
-/// Checks that a client may use a rule. An expression has no name, so only a client that may use every rule can send one.
+/// Checks that a client may use a rule. An expression has no name, so only a client that may use every rule can send
+/// one.
 fn check_rule(caller: &Caller<'_>, rule: &RuleRef) -> Result<(), AccessDenied> {
     match rule {
         RuleRef::Named(name) => caller.check_limit(name),

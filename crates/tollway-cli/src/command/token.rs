@@ -11,9 +11,9 @@ use crate::output::print_line;
 
 /// Make a new token for a client
 ///
-/// Prints the token to standard output, alone, and the line for the token file of the server to standard error. The line
-/// has a digest and no secret. A server reads the file again when it changes. To replace a token, add a second one with
-/// another name, give it to the client, and then remove the line of the first.
+/// Prints the token to standard output, alone, and the line for the token file of the server to standard error. The
+/// line has a digest and no secret. A server reads the file again when it changes. To replace a token, add a second one
+/// with another name, give it to the client, and then remove the line of the first.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

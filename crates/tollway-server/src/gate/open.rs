@@ -39,8 +39,8 @@ const CERTIFICATES: &str = "set \"tls\" with \"client_ca\", or listen on loopbac
 const SIGNATURES: &str = "set \"hmac\" or \"trusted_networks\", or listen on loopback";
 const NETWORKS: &str = "set \"trusted_networks\", or listen on loopback";
 
-/// Returns the gates that listen on more than loopback, and ask for neither tokens nor certificates of clients. The text
-/// gate has signatures or trusted networks instead, and the Smockron gate trusted networks. The networks that are
+/// Returns the gates that listen on more than loopback, and ask for neither tokens nor certificates of clients. The
+/// text gate has signatures or trusted networks instead, and the Smockron gate trusted networks. The networks that are
 /// trusted by default do not count: nobody has said that these are the right ones.
 pub fn open_gates(gates: &Gates) -> Vec<OpenGate> {
     let Gates { http_access, admin_access, throttr_access, resp_access, rls_access, .. } = gates;

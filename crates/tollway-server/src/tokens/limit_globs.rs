@@ -49,8 +49,8 @@ impl fmt::Display for LimitGlobs {
     }
 }
 
-/// Returns whether a pattern matches the whole name. If what follows the last star does not fit, the star takes one byte
-/// more; an earlier star need never take more, so the time is at most the product of both lengths.
+/// Returns whether a pattern matches the whole name. If what follows the last star does not fit, the star takes one
+/// byte more; an earlier star need never take more, so the time is at most the product of both lengths.
 fn matches(glob: &[u8], name: &[u8]) -> bool {
     let (mut at, mut in_name) = (0, 0);
     let mut last_star = None;
