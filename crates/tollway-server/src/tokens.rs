@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! # NAME  DIGEST OF THE TOKEN                SCOPES        LIMITS, or all
-//! shop    sha256:9f86d081884c7d659a2feaa0…   decide,refund shop-*,login
-//! grafana sha256:60303ae22b998861bce3b28f…   read
-//! ops     sha256:fd61a03af4f77d870fc21e05…   admin
+//! shop    sha256:6f4708bcc56d5863181bcb2b…   decide,refund shop-*,login
+//! grafana sha256:c09c40da9c3706701d28d420…   read
+//! ops     sha256:b47ff4d3d27aa06a22a4c2eb…   admin
 //! ```
 //!
 //! The file has digests only: whoever reads it cannot use a token. A token that a client sends is found by its SHA-256,

@@ -74,11 +74,12 @@ impl Client {
         Ok(Self { shared: Arc::new(shared), timeout: timeout.min(TIMEOUT_MAX) })
     }
 
-    /// Sets the certificates of a client whose address is an `https://` URL. Without this, it trusts those of the
-    /// system and shows none. Clones from before keep theirs, and their connections.
+    /// Uses TLS with these certificates, also if the address is no `https://` URL: a client that was given certificates
+    /// sends nothing in plain text. Without this, an `https://` URL trusts the authorities of the system, and the client
+    /// shows no certificate. Clones from before keep theirs, and their connections.
     #[cfg(feature = "tls")]
     pub fn with_tls(self, tls: Tls) -> Self {
-        let endpoint = self.shared.endpoint.clone();
+        let endpoint = self.shared.endpoint.clone().with_tls();
         let shared = Shared { tls: ClientTls::given(tls), ..Shared::new(endpoint) };
         Self { shared: Arc::new(shared), ..self }
     }

@@ -46,8 +46,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A request, ready to be written.
-#[derive(Debug)]
+/// A request, ready to be written. It cannot be printed, because it may have a token.
 pub(super) struct PreparedRequest {
     pub(super) bytes: Vec<u8>,
     /// The longest response that is read.
@@ -84,6 +83,12 @@ impl Endpoint {
             return Err(InvalidToken);
         }
         Ok(Self { token: Some(token.to_owned()), ..self })
+    }
+
+    /// Lets connections use TLS, whatever the address says.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self) -> Self {
+        Self { tls: true, ..self }
     }
 
     pub(super) fn charge(

@@ -106,6 +106,16 @@ fn our_clients_ask_over_tls() {
     }
     assert_eq!(server.handshakes("ok"), 2, "connections are kept");
 
+    let bare = format!("localhost:{}", server.http().port());
+    let tls = trusting().with_identity(&alice.cert, &alice.key).unwrap();
+    let bare_client = Client::with_timeout(&bare, TEST_TIMEOUT).unwrap().with_tls(tls.clone());
+    let bare_blocking = blocking::Client::with_timeout(&bare, TEST_TIMEOUT).unwrap().with_tls(tls);
+    assert!(runtime.block_on(bare_client.spend("Login", "carol", 1)).unwrap().allowed());
+    assert!(
+        bare_blocking.spend("Login", "carol", 1).unwrap().allowed(),
+        "no plain text without https:// either"
+    );
+
     let (client, blocking) = (client.with_tls(trusting()), blocking.with_tls(trusting()));
     for error in [
         runtime.block_on(client.spend("Login", "bob", 1)).unwrap_err(),
