@@ -19,6 +19,9 @@ pub(crate) const ANYONE: &str = "anyone";
 /// The name of a client of a gate that asks for a certificate, and not for a token.
 pub(crate) const CERTIFICATE: &str = "client certificate";
 
+/// The name of a client without a token, at a gate that asks for one. Its requests are refused.
+const NOBODY: &str = "nobody";
+
 /// The client that has sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
@@ -34,6 +37,8 @@ enum Rights<'a> {
     /// Everything is allowed, to clients of this kind.
     All(&'static str),
     Token(&'a Grant),
+    /// Nothing is allowed: the gate asks for a token, and the client has sent none.
+    Nothing,
 }
 
 /// The reasons why a client may not do what it asks for. None of them repeats the token.
@@ -64,6 +69,7 @@ impl<'a> Caller<'a> {
         match self.rights {
             Rights::All(who) => who,
             Rights::Token(grant) => &grant.name,
+            Rights::Nothing => NOBODY,
         }
     }
 
@@ -74,6 +80,7 @@ impl<'a> Caller<'a> {
             Rights::All(_) => Ok(()),
             Rights::Token(grant) if grant.includes(scope) => Ok(()),
             Rights::Token(_) => Err(AccessDenied::MissingScope(scope)),
+            Rights::Nothing => Err(AccessDenied::NoToken),
         }
     }
 
@@ -84,6 +91,7 @@ impl<'a> Caller<'a> {
             Rights::All(_) => Ok(()),
             Rights::Token(grant) if grant.is_for(name) => Ok(()),
             Rights::Token(_) => Err(AccessDenied::OtherLimits(name.to_owned())),
+            Rights::Nothing => Err(AccessDenied::NoToken),
         }
     }
 
@@ -92,6 +100,7 @@ impl<'a> Caller<'a> {
         match self.rights {
             Rights::Token(grant) if !grant.is_for_all() => Err(AccessDenied::AllLimits),
             Rights::All(_) | Rights::Token(_) => Ok(()),
+            Rights::Nothing => Err(AccessDenied::NoToken),
         }
     }
 
@@ -101,6 +110,7 @@ impl<'a> Caller<'a> {
         match self.rights {
             Rights::All(_) => true,
             Rights::Token(grant) => grant.is_for_all(),
+            Rights::Nothing => false,
         }
     }
 }
@@ -149,10 +159,34 @@ impl Authenticator {
         Ok(self.known_caller(Some(from), Some(grant)))
     }
 
-    /// Returns the client whose token allows this, or any client of a gate that asks for no token.
+    /// Returns the client whose token allows this, or any client of a gate that asks for no token. Without a token, a
+    /// client of a gate that asks for one may do nothing, whatever was checked before.
     #[inline]
     pub(crate) fn known_caller<'k>(&self, from: Option<IpAddr>, grant: Option<&'k Arc<Grant>>) -> Caller<'k> {
-        let rights = grant.map_or(Rights::All(self.without_token), |grant| Rights::Token(grant));
+        let rights = match (grant, &self.tokens) {
+            (Some(grant), _) => Rights::Token(grant),
+            (None, None) => Rights::All(self.without_token),
+            (None, Some(_)) => Rights::Nothing,
+        };
         Caller { gate: self.gate, from, rights }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_without_a_token_may_do_nothing_at_a_gate_that_asks_for_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (tokens, _) = TokenFile::open(file.path()).unwrap();
+        let (with, without) = (Authenticator::new("resp", Some(tokens), false), Authenticator::open("resp"));
+        let (nobody, anyone) = (with.known_caller(None, None), without.known_caller(None, None));
+        for (caller, expected) in [(nobody, Err(AccessDenied::NoToken)), (anyone, Ok(()))] {
+            assert_eq!(caller.check_scope(Scope::Decide), expected);
+            assert_eq!(caller.check_limit("login"), expected);
+            assert_eq!(caller.check_all_limits(), expected);
+            assert_eq!(caller.may_use_all(), expected.is_ok());
+        }
     }
 }
