@@ -74,6 +74,11 @@ pub(super) trait Session: Send + 'static {
         Poll::Pending
     }
 
+    /// Returns whether the session ends although neither side has ended the connection. It is asked before each push.
+    fn is_over(&mut self) -> bool {
+        false
+    }
+
     /// Returns whether a full gate may close this connection while nothing is missing.
     fn is_idle(&self) -> bool {
         true
@@ -335,6 +340,9 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 Poll::Ready(Ok(1..)) => return Poll::Ready(Waited::Input(buffers)),
                 Poll::Ready(_) => return Poll::Ready(Waited::HungUp),
                 Poll::Pending => {}
+            }
+            if self.session.is_over() {
+                return Poll::Ready(Waited::HungUp);
             }
             if self.session.poll_push(context, &mut buffers.output).is_ready() {
                 return Poll::Ready(Waited::Push(buffers));

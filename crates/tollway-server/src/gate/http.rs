@@ -210,6 +210,11 @@ impl Session for HttpSession {
         self.watching.as_mut().map_or(Poll::Pending, |watcher| watcher.poll_take(context, output))
     }
 
+    /// A token that is removed, or loses its scope, does not watch any longer.
+    fn is_over(&mut self) -> bool {
+        self.watching.is_some() && !route::may_watch(&self.shared.auth, &mut self.token)
+    }
+
     /// A full gate does not close those who watch: they are few, and want to see why it is full.
     fn is_idle(&self) -> bool {
         self.watching.is_none()

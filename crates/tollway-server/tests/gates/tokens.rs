@@ -477,6 +477,30 @@ fn a_token_that_is_removed_stops_to_work_on_open_connections() {
     assert_eq!(refused.code(), Code::Unauthenticated);
 }
 
+/// The answers do not end by themselves: one is figures, the other decisions.
+#[test]
+fn a_token_that_is_removed_does_not_watch_any_longer() {
+    let tokens = Tokens::new();
+    let server = start(&tokens);
+    let watch = |path: &str| {
+        let mut stream = TcpStream::connect(server.server.admin_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let token = tokens.of("read");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
+            .unwrap();
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        stream
+    };
+    let watching = ["/v1/live", "/v1/live?all"].map(watch);
+    tokens.remove("read");
+    server.server.reload();
+    for mut stream in watching {
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
 #[test]
 fn a_server_does_not_start_with_a_token_file_that_is_wrong_or_missing() {
     let tokens = Tokens::new();

@@ -165,6 +165,14 @@ impl ServedPath {
     }
 }
 
+/// Returns whether a client that watches the server may go on. Its token may have changed since it began.
+pub(super) fn may_watch(auth: &Authenticator, token: &mut Option<Box<KnownToken>>) -> bool {
+    let Some(tokens) = auth.tokens() else { return true };
+    tokens.renew(token);
+    let caller = auth.known_caller(None, token.as_ref().map(|token| token.grant()));
+    caller.check_scope(Scope::Read).and_then(|()| caller.check_all_limits()).is_ok()
+}
+
 impl Route {
     fn takes(self, method: Method) -> bool {
         match self {
