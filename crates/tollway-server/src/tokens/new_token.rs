@@ -69,8 +69,8 @@ impl NewToken {
         &self.line
     }
 
-    /// Adds the line to a token file, which is made if it does not exist. The file is replaced as a whole, so that a
-    /// server never reads half of it, and only its owner can read it. Nothing is changed if the file is not valid, or
+    /// Adds the line to a token file. The file is replaced as a whole, so that a server never reads half of it, and keeps
+    /// its owner and its permissions. If it does not exist, it is made, and only its owner can read it. Nothing is changed if the file is not valid, or
     /// has a token of this name already.
     pub fn append_to(&self, path: &Path) -> Result<(), NewTokenError> {
         let unwritable = |source| NewTokenError::Unwritable { path: path.to_owned(), source };
@@ -117,11 +117,32 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&new)?;
-    let written = file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, path));
+    let written = keep_owner(path, &file)
+        .and_then(|()| file.write_all(text))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Gives a file the owner and the permissions of the file at `path`, if there is one: the server that reads it may run as
+/// another user than the one who adds a token.
+#[cfg(unix)]
+fn keep_owner(path: &Path, file: &File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let Ok(old) = fs::metadata(path) else { return Ok(()) };
+    let new = file.metadata()?;
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        fchown(file, Some(old.uid()), Some(old.gid()))?;
+    }
+    file.set_permissions(old.permissions())
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_path: &Path, _file: &File) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
@@ -161,10 +182,18 @@ mod tests {
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
             0o600
         );
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            new("group").append_to(&path).unwrap();
+            assert_eq!(mode(), 0o640, "those who could read the file still can");
+        }
         let (file, _) = TokenFile::open(&path).unwrap();
         assert!(file.grant(ops.secret().as_bytes(), &mut None).is_some());
         let error = new("ops").append_to(&path).unwrap_err().to_string();
-        assert!(error.ends_with("tokens.txt:3:1: another line has the same name"), "{error}");
+        assert!(error.ends_with("tokens.txt:4:1: another line has the same name"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
     }
 }
