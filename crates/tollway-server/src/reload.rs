@@ -22,6 +22,10 @@ use crate::metrics::Metrics;
 /// The time between two looks at the files. Looking is one `stat` for each.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// The names in the audit log for what asked for a reload.
+pub(crate) const BY_SIGNAL: &str = "signal";
+pub(crate) const BY_FILE: &str = "file";
+
 /// Files whose content takes effect while the server runs.
 pub(crate) trait Reloadable: Send {
     /// Returns the path of the file, or of the first of several.
@@ -170,7 +174,7 @@ fn watch(mut files: Vec<Box<dyn Reloadable>>, auditor: &Auditor, metrics: &Metri
                 let is_done = file.reload();
                 let outcome = if is_done { &metrics.reloads_ok } else { &metrics.reloads_failed };
                 outcome.one();
-                auditor.reloaded(if requested { "signal" } else { "file" }, file.path(), is_done, &before);
+                auditor.reloaded(if requested { BY_SIGNAL } else { BY_FILE }, file.path(), is_done, &before);
             }
         }
     }

@@ -11,6 +11,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 use thiserror::Error;
 
 use super::{LimitGlobs, PREFIX, Scope, Scopes, TOKEN_MAX};
+use crate::{caller, reload};
 
 /// The most bytes that a token file may have.
 pub(super) const FILE_MAX: usize = 1 << 20;
@@ -20,6 +21,8 @@ const LINES_MAX: usize = 10_000;
 const NAME_MAX: usize = 64;
 /// The most errors of one file that are shown.
 const ERRORS_MAX: usize = 20;
+/// The names that the audit log has for those who have no token.
+const RESERVED: [&str; 3] = [caller::ANYONE, reload::BY_SIGNAL, reload::BY_FILE];
 /// The beginning of a digest in the file.
 const DIGEST: &str = "sha256:";
 
@@ -152,6 +155,9 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(fits) {
         return Err("a name is 1 to 64 letters, digits, \".\", \"_\" and \"-\"");
+    }
+    if RESERVED.contains(&name) {
+        return Err("the audit log has this name for clients without a token; choose another");
     }
     // Names are logged, and a token in the place of a name would be too.
     if name.starts_with(PREFIX) {
@@ -347,6 +353,10 @@ mod tests {
             (
                 &format!("tw_secret-of-a-test {good} read"),
                 "1:1: a name must not begin with tw_, as tokens do; the file has names and digests, never tokens",
+            ),
+            (
+                &format!("anyone {good} read"),
+                "1:1: the audit log has this name for clients without a token; choose another",
             ),
             (&format!("ä {good} read"), "1:1: a name is 1 to 64 letters, digits, \".\", \"_\" and \"-\""),
             (&format!("a {good} read\nb {good} read"), "2:3: another line has the same token"),
