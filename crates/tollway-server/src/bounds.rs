@@ -65,7 +65,7 @@ pub struct Bounds {
     pub delays: usize,
     /// The time that a client may take to receive its answers.
     pub write_time: Duration,
-    /// The time that a refused client may take to read the refusal, and any client to take the farewell of TLS.
+    /// The time that a refused client may take to read the refusal.
     pub linger: Duration,
     /// The time for which an idle connection is still read when a drain begins: a request may be on its way.
     pub drain_idle: Duration,

@@ -214,7 +214,8 @@ pub(super) async fn serve<S: Session>(
         // On the heap: its buffer would otherwise be part of every connection.
         Box::pin(connection.linger()).await;
     } else {
-        // By TLS, the peer is told that nothing is missing. It may have gone, so this is tried once.
+        // By TLS, the peer is told that nothing is missing. This is tried once: one that has gone, or that does not read,
+        // may leave no room for it, and would keep its place at the gate.
         poll_fn(|context| Poll::Ready(Pin::new(&mut connection.stream).poll_shutdown(context).is_ready()))
             .await;
     }
@@ -307,11 +308,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             let now_missing = match next {
                 Next::Read(missing) => missing,
                 Next::Refuse => return End::Refused,
-                Next::Close | Next::Again => {
-                    // TLS has a farewell to send, for which a peer that does not read leaves no room.
-                    let _ = timeout(bounds.linger, self.stream.shutdown()).await;
-                    return End::Closed;
-                }
+                Next::Close | Next::Again => return End::Closed,
             };
             // A part that is still missing keeps its deadline: otherwise every byte would earn another.
             let begins = now_missing == Missing::Nothing || now_missing != missing || handled;

@@ -447,8 +447,7 @@ impl AsyncWrite for NoRoomForFarewell {
 
 #[tokio::test]
 async fn a_peer_that_leaves_no_room_for_the_farewell_is_cut() {
-    let bounds = Bounds { linger: Duration::from_millis(10), ..Bounds::default() };
-    let (worker, _switch) = worker(bounds);
+    let (worker, _switch) = worker(Bounds::default());
     let (stream, mut peer) = duplex(64);
     peer.write_all(b"close").await.unwrap();
     let buffers = BufferPool::new();
