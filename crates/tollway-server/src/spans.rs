@@ -51,6 +51,7 @@ pub(crate) struct SpanCounters {
 
 /// A message to the thread that exports.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "only what exports spans reads them"))]
 enum Message {
     Span(Box<DecisionSpan>),
     /// Everything before this is sent, and then the thread ends.
