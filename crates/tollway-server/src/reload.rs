@@ -95,7 +95,7 @@ impl Reloadable for ConfigReload {
         };
         if Lasting::of(&config) != *lasting {
             warn!(
-                "changes of store, max_buckets, max_client_buckets, gates, audit, otel, watch and show_ids take effect after a restart"
+                "changes of store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids take effect after a restart"
             );
         }
         let policy = &config.policy;

@@ -26,7 +26,7 @@ use tollway_core::Nanos;
 
 use crate::metrics::{Counter, Metrics};
 
-/// The number of spans that wait to be sent. One takes some 300 bytes.
+/// The number of spans that wait to be sent.
 const QUEUE: usize = 4_096;
 
 /// Samples the decisions of all workers.

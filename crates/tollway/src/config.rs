@@ -210,8 +210,9 @@ fn read(
         Some((_, YamlValue::Map(entries))) => (entries, &[]),
         Some((_, YamlValue::List(items))) => (&[], items),
         Some((node, _)) if !node.is_null() => {
+            // Its text is not repeated: a wrong path may lead to a file with a key or a token in it.
             let names = fields::join_words(&SECTIONS, "and");
-            errors.add(node.at, format!("a file must be a mapping with {names}, not {}", node.quoted()));
+            errors.add(node.at, format!("a file must be a mapping with {names}, not a single text"));
             return None;
         }
         // If the file is empty because it is not valid YAML, that has been reported.
@@ -226,7 +227,7 @@ fn read(
     let memory_bounds = read_memory_bounds(section("max_buckets"), section("max_client_buckets"), errors);
     let access = AccessReader::new(section("tokens"), files.directory.as_deref(), errors);
     let gates = Gates::read(section("gates"), &access, errors);
-    let audit = section("audit").map_or(Some(None), |entry| access.file(entry, errors).map(Some));
+    let audit = section("audit").map_or(Some(None), |entry| access.file_or_off(entry, errors));
     let otel = section("otel").map_or(Some(None), |entry| OtelSettings::read(entry, errors).map(Some));
     let watch = WatchSettings::read(section("watch"), section("show_ids"), errors);
     let mut rules = RulesDraft::default();

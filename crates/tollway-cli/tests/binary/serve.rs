@@ -480,7 +480,7 @@ fn a_hang_up_reloads_and_a_bad_file_changes_nothing() {
     assert!(log.contains("reload.yaml:2:") && log.contains("brust"), "{log}");
     assert!(
         log.contains(
-            "changes of store, max_buckets, max_client_buckets, gates, audit, otel, watch and show_ids take effect after a restart"
+            "changes of store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids take effect after a restart"
         ),
         "{log}"
     );

@@ -1,7 +1,7 @@
 //! The TLS of one gate: its certificate, and the handshakes of its clients.
 //!
-//! A handshake takes as much work as some hundred requests. A worker that did this work would keep its other clients
-//! waiting, so it only reads and writes; threads with a low priority do the work ([`HandshakeThreads`]). When the
+//! A handshake takes far more work than a request. A worker that did this work would keep its other clients waiting, so
+//! it only reads and writes; threads with a low priority do the work ([`HandshakeThreads`]). When the
 //! handshake is done, the connection belongs to its worker alone, and takes the same loop as one in plain text
 //! ([`TlsStream`]).
 //!

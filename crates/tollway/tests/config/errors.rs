@@ -600,7 +600,7 @@ fn yaml_that_is_none_is_explained() {
         (
             "5",
             &[
-                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids, not \"5\"",
+                "1:1: a file must be a mapping with limits, overrides, keys, rewrite, rules, domains, envoy, store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids, not a single text",
             ],
         ),
         (

@@ -119,7 +119,11 @@ impl<'a> AccessReader<'a> {
     }
 
     /// Reads a path, or `off`. Returns `None` after an error.
-    fn file_or_off(&self, entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<PathBuf>> {
+    pub(in crate::config) fn file_or_off(
+        &self,
+        entry: &YamlEntry,
+        errors: &mut ErrorCollector,
+    ) -> Option<Option<PathBuf>> {
         if scalar_text(&entry.value) == Some("off") {
             return Some(None);
         }
