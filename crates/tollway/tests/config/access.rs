@@ -88,7 +88,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             "gates: { text: { tokens: a } }",
-            "2:18: unknown field \"tokens\"; text has listen and trusted_networks",
+            "2:18: unknown field \"tokens\"; text has listen, trusted_networks and hmac",
         ),
     ] {
         let errors = Config::parse(&format!("limits: {{}}\n{text}"), "policy.yaml").unwrap_err();
