@@ -75,8 +75,8 @@ impl Client {
     }
 
     /// Uses TLS with these certificates, also if the address is no `https://` URL: a client that was given certificates
-    /// sends nothing in plain text. Without this, an `https://` URL trusts the authorities of the system, and the client
-    /// shows no certificate. Clones from before keep theirs, and their connections.
+    /// sends nothing in plain text. Without this, an `https://` URL trusts the authorities of the system, and the
+    /// client shows no certificate. Clones from before keep theirs, and their connections.
     #[cfg(feature = "tls")]
     pub fn with_tls(self, tls: Tls) -> Self {
         let endpoint = self.shared.endpoint.clone().with_tls();

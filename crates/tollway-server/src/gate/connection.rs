@@ -214,8 +214,8 @@ pub(super) async fn serve<S: Session>(
         // On the heap: its buffer would otherwise be part of every connection.
         Box::pin(connection.linger()).await;
     } else {
-        // By TLS, the peer is told that nothing is missing. This is tried once: one that has gone, or that does not read,
-        // may leave no room for it, and would keep its place at the gate.
+        // By TLS, the peer is told that nothing is missing. This is tried once: one that has gone, or that does not
+        // read, may leave no room for it, and would keep its place at the gate.
         poll_fn(|context| Poll::Ready(Pin::new(&mut connection.stream).poll_shutdown(context).is_ready()))
             .await;
     }

@@ -69,9 +69,9 @@ impl NewToken {
         &self.line
     }
 
-    /// Adds the line to a token file. The file is replaced as a whole, so that a server never reads half of it, and keeps
-    /// its owner and its permissions. If it does not exist, it is made, and only its owner can read it. Nothing is changed if the file is not valid, or
-    /// has a token of this name already.
+    /// Adds the line to a token file. The file is replaced as a whole, so that a server never reads half of it, and
+    /// keeps its owner and its permissions. If it does not exist, it is made, and only its owner can read it. Nothing
+    /// is changed if the file is not valid, or has a token of this name already.
     pub fn append_to(&self, path: &Path) -> Result<(), NewTokenError> {
         let unwritable = |source| NewTokenError::Unwritable { path: path.to_owned(), source };
         // A link stays a link: the file that it points to is replaced.
@@ -127,8 +127,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Gives a file the owner and the permissions of the file at `path`, if there is one: the server that reads it may run as
-/// another user than the one who adds a token.
+/// Gives a file the owner and the permissions of the file at `path`, if there is one: the server that reads it may run
+/// as another user than the one who adds a token.
 #[cfg(unix)]
 fn keep_owner(path: &Path, file: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
