@@ -5,7 +5,10 @@
 // has six connections to a server, and the server a few places for those who watch.
 
 const POINTS = 600;
+// A server that has just started fills the chart from this many seconds on: ten seconds of ten minutes would be a line.
+const POINTS_MIN = 60;
 const SPARK_POINTS = 60;
+const SPARK_POINTS_MIN = 6;
 const SVG = "http://www.w3.org/2000/svg";
 const RETRY_MILLIS = 2000;
 // The server sends an event each second. Without one for this long, the figures are old.
@@ -183,7 +186,9 @@ const sum = (points) => points.reduce((total, point) => total + point, 0);
 const range = ({ count_min: least, count_max: most }) => (least === most ? number.format(most) : `${number.format(least)} to ${number.format(most)}`);
 // The server knows the time of a denial to a tenth of a second.
 const time = (at) => `${new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false })}.${Math.floor((at % 1) * 10)}`;
-const shownId = (id) => (id === null ? "(not shown)" : id === "" ? "(empty)" : id);
+// A rule has no id, unless it was asked with a key.
+const shownId = ({ kind, id }) => (id === null ? "(not shown)" : id !== "" ? id : kind === "rule" ? "–" : "(empty)");
+const counted = (count, word) => `${number.format(count)} ${word}${count === 1 ? "" : "s"}`;
 
 /**
  * Returns the id that a shown one stands for: the server shows a backslash as two, and bytes that are not printable
@@ -227,11 +232,12 @@ function render() {
   $("allowed-note").textContent = `peak ${number.format(Math.max(0, ...allowed))} /s`;
   $("denied").textContent = `${number.format(totals.denied)} /s`;
   const all = sum(allowed) + sum(denied);
-  $("denied-note").textContent = all > 0 ? `${percent(sum(denied) / all)} of the last 10 minutes` : "no requests yet";
+  const span = `the last ${duration(allowed.length)}`;
+  $("denied-note").textContent = all > 0 ? `${percent(sum(denied) / all)} of ${span}` : "no requests yet";
   $("degraded").textContent = `${number.format(totals.degraded)} /s`;
   $("degraded-note").textContent = store.degraded_since !== null
     ? `for ${duration(state.snapshot.at - store.degraded_since)}`
-    : sum(degraded) > 0 ? `${number.format(sum(degraded))} in the last 10 minutes` : "none in the last 10 minutes";
+    : sum(degraded) > 0 ? `${number.format(sum(degraded))} in ${span}` : `none in ${span}`;
   $("latency").textContent = latency ? `${micros(latency.p50)} / ${micros(latency.p99)}` : "–";
 
   drawChart();
@@ -253,7 +259,7 @@ function drawChart() {
   const { allowed, denied, degraded } = state.drawn;
   const count = allowed.length;
   const most = Math.max(1, ...allowed.map((value, index) => value + denied[index]));
-  const x = (index) => (1200 * (POINTS - count + index)) / (POINTS - 1);
+  const x = (index) => 1200 * (1 - (count - 1 - index) / chartSeconds());
   const y = (value) => 168 - (160 * value) / most;
   const area = (top, bottom, name) => svg("polygon", {
     class: name,
@@ -269,13 +275,17 @@ function drawChart() {
   $("chart").setAttribute("aria-label",
     `Decisions a second in the last ${duration(count)}: now ${number.format(allowed.at(-1) ?? 0)} allowed and ${number.format(denied.at(-1) ?? 0)} denied, at most ${number.format(most)}`);
   $("chart-scale").textContent = `${number.format(most)} /s`;
+  $("chart-span").textContent = duration(chartSeconds() + 1);
 }
+
+/** Returns the number of seconds between the left and the right edge of the chart. */
+const chartSeconds = () => Math.max(POINTS_MIN, state.drawn.allowed.length) - 1;
 
 /** Shows the figures of the second under the pointer. */
 function showValue(event) {
   const { left, width } = $("chart").getBoundingClientRect();
   const { allowed, denied, degraded } = state.drawn;
-  const ago = Math.round((1 - (event.clientX - left) / width) * (POINTS - 1));
+  const ago = Math.round((1 - (event.clientX - left) / width) * chartSeconds());
   const index = allowed.length - 1 - ago;
   $("chart-value").hidden = index < 0 || index >= allowed.length;
   if ($("chart-value").hidden) return;
@@ -371,7 +381,8 @@ function drawLimits(limits) {
 
 function sparkPoints(points) {
   const most = Math.max(1, ...points);
-  return points.map((value, index) => `${(110 * (SPARK_POINTS - points.length + index)) / (SPARK_POINTS - 1)},${19 - (18 * value) / most}`).join(" ");
+  const steps = Math.max(SPARK_POINTS_MIN, points.length) - 1;
+  return points.map((value, index) => `${110 * (1 - (points.length - 1 - index) / steps)},${19 - (18 * value) / most}`).join(" ");
 }
 
 function drawStore(store, gates) {
@@ -386,7 +397,7 @@ function drawStore(store, gates) {
     rows.push({ name: `redis ${node.address}`, state: `${node.state}${since}${node.reason ? `: ${node.reason}` : ""}`, level });
   }
   for (const gate of gates) {
-    const connections = gate.max_connections === null || gate.max_connections === undefined ? "" : `${number.format(gate.connections)} connections`;
+    const connections = gate.max_connections === null || gate.max_connections === undefined ? "" : counted(gate.connections, "connection");
     const requests = gate.requests === null || gate.requests === undefined ? "" : `${number.format(gate.requests)} /s`;
     const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.cut > 0 ? `${number.format(gate.cut)} closed to make room` : ""];
     rows.push({ name: `${gate.name} ${gate.address}`, state: [requests, connections, ...trouble].filter(Boolean).join(" · ") || "no figures", level: gate.refused > 0 ? "warn" : "" });
@@ -429,7 +440,7 @@ const resetButton = (bucket) => button("reset", `Reset ${bucket.limit} ${bucket.
 function drawTop(tableId, entries, denied) {
   drawRows(tableId, entries, ({ kind, limit, id }) => JSON.stringify([kind, limit, id]), (row, entry) => {
     cell(row, "", entry.limit);
-    cell(row, "", element("code", "", shownId(entry.id)));
+    cell(row, "", element("code", "", shownId(entry)));
     const count = cell(row, denied ? "number deny" : "number");
     const reason = denied ? cell(row, "dim") : null;
     const free = denied ? cell(row, "") : null;
@@ -448,7 +459,7 @@ function drawLast(denials) {
     cell(row, "", time(denial.at));
     cell(row, "", element("span", "pill", denial.gate));
     cell(row, "", denial.limit);
-    cell(row, "", element("code", "", shownId(denial.id)));
+    cell(row, "", element("code", "", shownId(denial)));
     cell(row, "number", number.format(denial.cost));
     const reason = cell(row, "dim");
     cell(row, "", duration(denial.retry_after));
