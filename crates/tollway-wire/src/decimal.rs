@@ -40,29 +40,50 @@ const TENTHS_DOUBT: f64 = 1e-4;
 /// digit.
 #[inline]
 pub(crate) fn put_tenths(out: &mut Vec<u8>, number: f64) {
+    let Some(tenths) = tenths_of(number) else { return put_tenths_exactly(out, number) };
+    let mut digits = [0; TENTHS_LEN];
+    let start = write_tenths(&mut digits, tenths);
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// Returns a number in tenths, rounded as `%.1f` rounds it; `None` if only exact arithmetic can tell.
+#[inline]
+pub(crate) fn tenths_of(number: f64) -> Option<u32> {
     // Compared as bits, negative numbers and NaN are greater than every positive number, so one comparison is enough.
-    if number.to_bits() < TENTHS_FAST_MAX.to_bits() {
-        let tenths = number * 10.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and below 2^32"
-        )]
-        let whole = tenths as u32;
-        // `floor` is avoided: it is a function call on processors without an instruction for it.
-        let past_tie = tenths - f64::from(whole) - 0.5;
-        if past_tie.abs() > TENTHS_DOUBT {
-            let rounded = whole + u32::from(past_tie > 0.0);
-            out.extend_from_slice(itoa::Buffer::new().format(rounded / 10).as_bytes());
-            out.extend_from_slice(&[b'.', DIGITS[(rounded % 10) as usize]]);
-            return;
-        }
+    if number.to_bits() >= TENTHS_FAST_MAX.to_bits() {
+        return None;
     }
-    put_tenths_exactly(out, number);
+    let tenths = number * 10.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 2^32")]
+    let whole = tenths as u32;
+    // `floor` is avoided: it is a function call on processors without an instruction for it.
+    let past_tie = tenths - f64::from(whole) - 0.5;
+    (past_tie.abs() > TENTHS_DOUBT).then(|| whole + u32::from(past_tie > 0.0))
+}
+
+/// The most bytes that a number of tenths has: `100000000.0`.
+pub(crate) const TENTHS_LEN: usize = 11;
+
+/// Writes a number of tenths at the end of `text`, and returns where it starts. It is shorter than formatting the whole
+/// part and the tenth by themselves: most rates have two or three digits.
+#[inline]
+pub(crate) fn write_tenths(text: &mut [u8; TENTHS_LEN], tenths: u32) -> usize {
+    let digit = |number: u32| DIGITS[(number % 10) as usize];
+    text[TENTHS_LEN - 1] = digit(tenths);
+    text[TENTHS_LEN - 2] = b'.';
+    let (mut start, mut whole) = (TENTHS_LEN - 3, tenths / 10);
+    text[start] = digit(whole);
+    while whole >= 10 && start > 0 {
+        whole /= 10;
+        start -= 1;
+        text[start] = digit(whole);
+    }
+    start
 }
 
 const DIGITS: &[u8; 10] = b"0123456789";
 
+/// Appends a number as `%.1f` does, slowly.
 #[cold]
 fn put_tenths_exactly(out: &mut Vec<u8>, number: f64) {
     write!(out, "{number:.1}").expect("writing to memory cannot fail");
@@ -131,6 +152,34 @@ mod tests {
             for number in [f64::from_bits(bits), near, next, (bits >> 11) as f64 / 1e9] {
                 proptest::prop_assert_eq!(tenths(number), format!("{number:.1}"));
             }
+        }
+    }
+
+    #[test]
+    fn millions_of_rates_are_those_of_the_standard_library() {
+        let mut expected = String::new();
+        let mut out = Vec::new();
+        let mut check = |number: f64| {
+            use std::fmt::Write as _;
+            expected.clear();
+            out.clear();
+            write!(expected, "{number:.1}").unwrap();
+            put_tenths(&mut out, number);
+            assert_eq!(out, expected.as_bytes(), "{number:e}");
+        };
+        // All multiples of 1/20 up to 50,000, where the ties and what looks like one are, with both neighbours of each.
+        for twentieth in 0..1_000_000_u32 {
+            let number = f64::from(twentieth) / 20.0;
+            check(number);
+            check(number.next_up());
+            check(number.next_down().max(0.0));
+        }
+        // Numbers of all magnitudes below and beyond the fast path.
+        let mut state = 1_u64;
+        for _ in 0..1_000_000 {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let magnitude = [1.0, 30.0, 2_500.0, 1e6, 1e8, 2e8][(state >> 32) as usize % 6];
+            check((state >> 11) as f64 / 9_007_199_254_740_992.0 * magnitude);
         }
     }
 

@@ -45,7 +45,7 @@ mod signing_key;
 
 pub use check_limit::{CheckKey, CheckLimit};
 pub use received_reply::{ReceivedReply, decode_reply};
-pub use reply::{KeyStats, OverLimit, TextReply, encode};
+pub use reply::{KeyStats, OverLimit, ReplyEncoder, TextReply, encode};
 pub use request::{TextCommand, TextRequest, decode};
 #[cfg(feature = "hmac")]
 pub use signature::{Mac, REPLY_SIGNATURE_LEN, SignedRequest};
@@ -58,9 +58,24 @@ pub const DATAGRAM_MAX: usize = 1000;
 /// Splits a datagram into its id, if it has one, and the rest. An id is digits, followed by exactly one space.
 #[inline]
 pub fn split_id(datagram: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    let digits = datagram.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    match datagram.split_at(digits) {
+    match datagram.split_at(leading_digits(datagram)) {
         (id @ [_, ..], [b' ', rest @ ..]) => (Some(id), rest),
         _ => (None, datagram),
     }
+}
+
+/// Returns the number of digits at the start, of which eight are counted at once.
+#[inline]
+fn leading_digits(bytes: &[u8]) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    if let Some(first) = bytes.first_chunk() {
+        // A digit becomes 0 to 9, which 0x76 does not raise to 0x80. Others may carry into the bytes behind them, but
+        // only the first that is no digit counts.
+        let values = u64::from_le_bytes(*first) ^ (EACH * 0x30);
+        let others = (values.wrapping_add(EACH * 0x76) | values) & (EACH * 0x80);
+        if others != 0 {
+            return others.trailing_zeros() as usize / 8;
+        }
+    }
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }

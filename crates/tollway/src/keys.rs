@@ -7,7 +7,7 @@
 //! let limiter = Limiter::from_yaml("keys: [{ match: '^ws ', limit: 1, period: 20s }]")?;
 //! let mut keys = KeyLimiter::new(limiter.engine().clone());
 //! let (policy, mut over) = (limiter.policy(), Vec::new());
-//! tollway::block_on(keys.decide(&policy, &[b"ws a", b"ws a", b"other"], |uses| {
+//! tollway::block_on(keys.decide(&policy, &["ws a", "ws a", "other"], |uses| {
 //!     over.extend(uses.map(|used| matches!(used.outcome, KeyOutcome::Rate { reading, .. } if reading.over)));
 //! }));
 //! assert_eq!(over, [false, true, false]);
@@ -19,6 +19,7 @@ mod set_cache;
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::slice;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -111,9 +112,21 @@ impl AsRef<[u8]> for RewrittenKey<'_> {
 }
 
 /// A key that was looked up, with the hash of the key as rewritten.
-struct HashedKey<'k> {
-    found: KeyRuleMatch<'k>,
+#[derive(Debug)]
+struct HashedKey<'k, 'p> {
+    key: RewrittenKey<'k>,
+    rule: Option<&'p KeyRule>,
     hash: BucketHash,
+}
+
+impl HashedKey<'_, '_> {
+    /// Returns the place of the named limit that the key is an id of.
+    fn named_limit(&self) -> Option<usize> {
+        match self.rule {
+            Some(KeyRule { limit: KeyLimit::Use { limit }, .. }) => Some(*limit),
+            _ => None,
+        }
+    }
 }
 
 impl KeyLimiter {
@@ -135,26 +148,36 @@ impl KeyLimiter {
     pub async fn decide(
         &mut self,
         policy: &Arc<Policy>,
-        keys: &[&[u8]],
-        mut answer: impl FnMut(&mut dyn Iterator<Item = KeyUse<'_>>),
+        keys: &[impl AsRef<[u8]>],
+        mut answer: impl FnMut(KeyUses<'_>),
     ) {
         self.hold_to(policy);
+        let rules = policy.keys().rules();
         for keys in keys.chunks(BATCH) {
             let memory = self.engine.memory();
-            let hashes: ArrayVec<BucketHash, BATCH> = keys.iter().map(|key| memory.hash_key(key)).collect();
+            let hashes: ArrayVec<BucketHash, BATCH> =
+                keys.iter().map(|key| memory.hash_key(key.as_ref())).collect();
             // Two short loops: the shorter, the more of its pages the processor looks for at the same time.
             hashes.iter().for_each(|hash| self.cache.prefetch(*hash));
             hashes.iter().for_each(|hash| memory.prefetch_rate(*hash));
-            let mut found: ArrayVec<HashedKey<'_>, BATCH> = ArrayVec::new();
+            let mut found: ArrayVec<HashedKey<'_, '_>, BATCH> = ArrayVec::new();
+            let mut has_named = false;
             for (key, hash) in keys.iter().zip(&hashes) {
-                let rule = self.cache.find(policy.keys(), key, *hash);
-                let hash = match &rule.key {
+                let KeyRuleMatch { key, rule } = self.cache.find(policy.keys(), key.as_ref(), *hash);
+                let hash = match &key {
                     RewrittenKey::Unchanged(_) => *hash,
                     RewrittenKey::Rewritten(other) => memory.hash_key(other),
                 };
-                found.push(HashedKey { found: rule, hash });
+                let found_key = HashedKey { key, rule: rule.map(|rule| &rules[rule]), hash };
+                has_named |= found_key.named_limit().is_some();
+                found.push(found_key);
             }
-            self.use_keys(policy, &found, &mut answer).await;
+            if has_named {
+                // On the heap: few policies have such rules, and what they need is large.
+                Box::pin(self.use_named(policy, &found, &mut answer)).await;
+            } else {
+                self.use_rates(&found, &mut answer).await;
+            }
         }
     }
 
@@ -166,38 +189,45 @@ impl KeyLimiter {
         }
     }
 
-    async fn use_keys(
+    /// Makes one use of each key, none of which is an id of a named limit.
+    async fn use_rates(&mut self, keys: &[HashedKey<'_, '_>], answer: &mut impl FnMut(KeyUses<'_>)) {
+        let mut updates: ArrayVec<RateUpdate<'_>, BATCH> = ArrayVec::new();
+        updates.extend(keys.iter().filter_map(rate_update));
+        self.readings.clear();
+        self.engine.update_rates(&updates, &mut self.readings).await;
+        answer(KeyUses {
+            keys: keys.iter(),
+            readings: self.readings.iter(),
+            decisions: [].iter(),
+            charges: [].iter(),
+        });
+    }
+
+    /// Makes one use of each key, some of which are ids of named limits.
+    async fn use_named(
         &mut self,
         policy: &Policy,
-        keys: &[HashedKey<'_>],
-        answer: &mut impl FnMut(&mut dyn Iterator<Item = KeyUse<'_>>),
+        keys: &[HashedKey<'_, '_>],
+        answer: &mut impl FnMut(KeyUses<'_>),
     ) {
-        let rule_of = |key: &HashedKey<'_>| key.found.rule.map(|rule| &policy.keys().rules()[rule]);
         // In the order of the keys that use a named limit; `None` for a key that the limit does not take for an id.
         let mut charges: ArrayVec<Option<Charge<'_>>, BATCH> = ArrayVec::new();
         for key in keys {
-            if let Some(KeyRule { limit: KeyLimit::Use { limit }, .. }) = rule_of(key) {
-                charges.push(Charge::new(&policy.limits()[*limit], key.found.key.as_ref(), 1).ok());
+            if let Some(limit) = key.named_limit() {
+                charges.push(Charge::new(&policy.limits()[limit], key.key.as_ref(), 1).ok());
             }
         }
         let (mut updates, mut bills) =
             (ArrayVec::<RateUpdate<'_>, BATCH>::new(), ArrayVec::<Bill<'_>, BATCH>::new());
         let mut charge = charges.iter();
         for key in keys {
-            match rule_of(key).map(|rule| &rule.limit) {
-                Some(KeyLimit::Rate { limit, on_full, on_store_failure }) => {
-                    let update =
-                        RateUpdate::of_key(key.found.key.as_ref(), limit, *on_full, *on_store_failure);
-                    updates.push(RateUpdate { hash: Some(key.hash), ..update });
+            if key.named_limit().is_none() {
+                updates.extend(rate_update(key));
+            } else if let Some(charge) = charge.next().and_then(Option::as_ref) {
+                match RateUpdate::of_charge(charge) {
+                    Some(update) => updates.push(update),
+                    None => bills.push(Bill::one(charge)),
                 }
-                Some(KeyLimit::Use { .. }) => {
-                    let Some(charge) = charge.next().and_then(Option::as_ref) else { continue };
-                    match RateUpdate::of_charge(charge) {
-                        Some(update) => updates.push(update),
-                        None => bills.push(Bill::one(charge)),
-                    }
-                }
-                Some(KeyLimit::Never) | None => {}
             }
         }
         let Self { engine, readings, decisions, .. } = self;
@@ -209,26 +239,58 @@ impl KeyLimiter {
         } else {
             both(updating, engine.settle_into(&bills, decisions)).await;
         }
-        let (mut readings, mut decisions) = (readings.iter(), decisions.iter());
-        let mut charge = charges.iter();
-        answer(&mut keys.iter().map(|key| {
-            let rule = rule_of(key);
-            let outcome = match rule.map(|rule| &rule.limit) {
-                Some(KeyLimit::Rate { limit, .. }) => rate(limit, readings.next()),
-                Some(KeyLimit::Use { .. }) => match charge.next().and_then(Option::as_ref) {
-                    Some(charge) => match charge.algorithm() {
-                        Some(Algorithm::SmoothedRate(limit)) => rate(limit, readings.next()),
-                        algorithm => {
-                            let decision = decisions.next().expect("every bill is answered");
-                            KeyOutcome::Decision { algorithm, decision }
-                        }
-                    },
-                    None => KeyOutcome::Never,
-                },
-                Some(KeyLimit::Never) | None => KeyOutcome::Never,
-            };
-            KeyUse { key: key.found.key.as_ref(), rule, outcome }
-        }));
+        answer(KeyUses {
+            keys: keys.iter(),
+            readings: readings.iter(),
+            decisions: decisions.iter(),
+            charges: charges.iter(),
+        });
+    }
+}
+
+/// Returns the update of the rate that a key has of its own, if it has one.
+#[inline]
+fn rate_update<'a>(key: &'a HashedKey<'_, '_>) -> Option<RateUpdate<'a>> {
+    let KeyLimit::Rate { limit, on_full, on_store_failure } = &key.rule?.limit else { return None };
+    let update = RateUpdate::of_key(key.key.as_ref(), limit, *on_full, *on_store_failure);
+    Some(RateUpdate { hash: Some(key.hash), ..update })
+}
+
+/// The uses of keys that were decided together, in order.
+#[derive(Debug)]
+pub struct KeyUses<'a> {
+    keys: slice::Iter<'a, HashedKey<'a, 'a>>,
+    readings: slice::Iter<'a, RateReading>,
+    decisions: slice::Iter<'a, Decision>,
+    charges: slice::Iter<'a, Option<Charge<'a>>>,
+}
+
+impl<'a> Iterator for KeyUses<'a> {
+    type Item = KeyUse<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<KeyUse<'a>> {
+        let HashedKey { key, rule, .. } = self.keys.next()?;
+        let outcome = match rule.map(|rule| &rule.limit) {
+            Some(KeyLimit::Rate { limit, .. }) => rate(limit, self.readings.next()),
+            Some(KeyLimit::Use { .. }) => self.named_outcome(),
+            Some(KeyLimit::Never) | None => KeyOutcome::Never,
+        };
+        Some(KeyUse { key: key.as_ref(), rule: *rule, outcome })
+    }
+}
+
+impl<'a> KeyUses<'a> {
+    /// Returns the outcome of the next key that is an id of a named limit.
+    fn named_outcome(&mut self) -> KeyOutcome<'a> {
+        let Some(charge) = self.charges.next().and_then(Option::as_ref) else { return KeyOutcome::Never };
+        match charge.algorithm() {
+            Some(Algorithm::SmoothedRate(limit)) => rate(limit, self.readings.next()),
+            algorithm => {
+                let decision = self.decisions.next().expect("every bill is answered");
+                KeyOutcome::Decision { algorithm, decision }
+            }
+        }
     }
 }
 

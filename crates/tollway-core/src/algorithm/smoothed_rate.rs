@@ -31,6 +31,8 @@ const RATE_MAX: f64 = 9_007_199_254_740_992.0;
 pub struct SmoothedRate {
     limit: f64,
     period: Nanos,
+    /// The period in seconds, as a division of each request would give it.
+    period_secs: f64,
     strict: bool,
     /// The idle time after which a rate below [`HIGH_RATE`] is forgotten.
     forget_after: Nanos,
@@ -51,7 +53,8 @@ impl SmoothedRate {
             return Err(NumbersError::Rate);
         }
         let periods = FORGET_AFTER_PERIODS.max(periods_until_one_fits(limit));
-        Ok(Self { limit, period, strict, forget_after: period.saturating_mul(periods).min(longest) })
+        let forget_after = period.saturating_mul(periods).min(longest);
+        Ok(Self { limit, period, period_secs: period.as_secs_f64(), strict, forget_after })
     }
 
     /// Returns the rate from which on requests are denied.
@@ -151,7 +154,7 @@ impl SmoothedRateState {
     fn rate_after(&self, limit: &SmoothedRate, cost: u64, idle: Nanos) -> f64 {
         // A clock that stood still or stepped back: the shortest interval there is.
         let interval = if idle == Nanos::ZERO { 1e-9 } else { idle.as_secs_f64() };
-        let x = interval / limit.period.as_secs_f64();
+        let x = interval / limit.period_secs;
         let a = (-x).exp();
         (1.0 - a) / x * cost as f64 + a * self.rate
     }

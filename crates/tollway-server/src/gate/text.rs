@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tollway::clock::Clock;
 use tollway::config::{TextHmac, TrustedNetworks};
 use tollway_core::LogThrottle;
-use tollway_wire::text::encode;
+use tollway_wire::text::ReplyEncoder;
 use tracing::warn;
 
 pub use self::authentication::KeyFileError;
@@ -24,7 +24,7 @@ use self::authentication::{Authenticator, KeyFile};
 use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;
-use crate::datagrams::{Datagrams, Inbox, Outbox};
+use crate::datagrams::{Datagrams, Inbox, Outbox, Peer};
 use crate::reload::Reloadable;
 use crate::service::TextService;
 use crate::stats::Stats;
@@ -98,6 +98,7 @@ impl Gate for TextGate {
                 service,
                 inbox: Inbox::new(),
                 outbox: Outbox::new(),
+                encoder: ReplyEncoder::new(),
             };
             batches.spawn(batch.run());
         }
@@ -117,6 +118,7 @@ struct TextBatch {
     service: TextService,
     inbox: Inbox,
     outbox: Outbox,
+    encoder: ReplyEncoder,
 }
 
 impl TextBatch {
@@ -174,11 +176,17 @@ impl TextBatch {
     }
 
     async fn answer(&mut self) {
-        let Self { gate, datagrams, worker, service, inbox, outbox } = self;
+        let Self { gate, datagrams, worker, service, inbox, outbox, encoder } = self;
         let metrics = &worker.metrics.text;
         // The sender may be forged, and the answer longer than the question: others could be flooded with it.
+        // Datagrams of one peer come one after another, and its networks are looked up for the first of them.
+        let mut last: Option<(&Peer, bool)> = None;
         let trusted = inbox.iter().filter(|(peer, _)| {
-            let trusted = gate.trusted.contain(peer.address);
+            let trusted = match last {
+                Some((last, trusted)) if std::ptr::eq(last, *peer) => trusted,
+                _ => gate.trusted.contain(peer.address),
+            };
+            last = Some((peer, trusted));
             if !trusted {
                 metrics.untrusted.one();
             }
@@ -201,14 +209,14 @@ impl TextBatch {
             let answers = service.answer(signed, |(peer, signer), id, reply| {
                 outbox.push(peer, |out| {
                     let start = out.len();
-                    encode(id, reply, out);
+                    encoder.encode(id, reply, out);
                     signer.sign(start, out);
                 });
             });
             answers.await;
         } else {
-            let answers =
-                service.answer(trusted, |peer, id, reply| outbox.push(peer, |out| encode(id, reply, out)));
+            let answers = service
+                .answer(trusted, |peer, id, reply| outbox.push(peer, |out| encoder.encode(id, reply, out)));
             answers.await;
         }
         if !outbox.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use tollway::engine::Engine;
-use tollway::keys::{KeyLimiter, KeyOutcome, KeyUse};
+use tollway::keys::{KeyLimiter, KeyOutcome, KeyUse, KeyUses};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
 use tollway_core::{Algorithm, Decision, KeyLimit, LogThrottle, Nanos};
 use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
@@ -39,6 +39,12 @@ struct Asked<'d, P> {
     from: P,
     id: Option<&'d [u8]>,
     key: &'d [u8],
+}
+
+impl<P> AsRef<[u8]> for Asked<'_, P> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
 }
 
 /// The answers of a batch, counted once for all of it.
@@ -116,17 +122,21 @@ impl TextService {
             let Asked { from, id, .. } = askers.next().expect("every key was asked for");
             reply(*from, *id, &TextReply::OverLimit(answer));
         };
-        let keys: ArrayVec<&[u8], BATCH> = asked.iter().map(|asked| asked.key).collect();
-        self.use_keys(policy, &keys, answer).await;
+        self.use_keys(policy, asked, answer).await;
         asked.clear();
     }
 
     /// Makes one use of each key, counts it, and passes on the answers in order.
-    async fn use_keys(&mut self, policy: &CountedPolicy, keys: &[&[u8]], mut answer: impl FnMut(OverLimit)) {
+    async fn use_keys(
+        &mut self,
+        policy: &CountedPolicy,
+        keys: &[impl AsRef<[u8]>],
+        mut answer: impl FnMut(OverLimit),
+    ) {
         let Self { service, stats, worker, keys: limiter, unmatched, .. } = self;
         let mut counts = Counts::default();
         let began = service.began();
-        let answer = |uses: &mut dyn Iterator<Item = KeyUse<'_>>| {
+        let answer = |uses: KeyUses<'_>| {
             let mut decided = service.decided("text", policy).with_spans(service.span_recorder(began));
             for used in uses {
                 let answered = over_limit(&used.outcome);

@@ -1,7 +1,7 @@
 //! Encodes replies of the text protocol, for servers.
 
 use super::DATAGRAM_MAX;
-use crate::decimal::{put_tenths, put_u64};
+use crate::decimal::{TENTHS_LEN, put_tenths, put_u64, tenths_of, write_tenths};
 use crate::json::put_string;
 
 /// A reply as a server sends it.
@@ -78,41 +78,138 @@ impl KeyStats {
     }
 }
 
-/// Appends the reply as a datagram. It is cut after [`DATAGRAM_MAX`] bytes.
-#[inline]
+/// Appends the reply as a datagram. It is cut after [`DATAGRAM_MAX`] bytes. A server that sends many replies has a
+/// [`ReplyEncoder`] instead.
 pub fn encode(id: Option<&[u8]>, reply: &TextReply<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    if let Some(id) = id {
-        out.extend_from_slice(id);
-        out.push(b' ');
+    ReplyEncoder::new().encode(id, reply, out);
+}
+
+/// Encodes one reply after another. The limit and the period are the same in most replies, so their text is kept.
+#[derive(Clone, Debug)]
+pub struct ReplyEncoder {
+    limit: LimitText,
+}
+
+impl Default for ReplyEncoder {
+    fn default() -> Self {
+        Self::new()
     }
-    match reply {
-        TextReply::OverLimit(over_limit) => over_limit.put(out),
-        TextReply::Stats { stats: KeyStats { n_req, n_over, last_max_rate }, key } => {
-            put_numbers(
-                &[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)],
-                out,
-            );
-            out.extend_from_slice(b" key=");
-            out.extend_from_slice(key);
+}
+
+impl ReplyEncoder {
+    /// Creates an encoder.
+    pub const fn new() -> Self {
+        Self { limit: LimitText::ZERO }
+    }
+
+    /// Appends the reply as a datagram. It is cut after [`DATAGRAM_MAX`] bytes.
+    #[inline]
+    pub fn encode(&mut self, id: Option<&[u8]>, reply: &TextReply<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        if let Some(id) = id {
+            out.extend_from_slice(id);
+            out.push(b' ');
         }
-        TextReply::CheckLimit { keys, tried } => put_check_limit(keys, tried, out),
-        TextReply::Size { keys } => put_numbers(&[("size=", *keys), (" keys=", *keys)], out),
-        TextReply::Pong => out.extend_from_slice(b"pong"),
+        match reply {
+            TextReply::OverLimit(over_limit) => over_limit.put(&mut self.limit, out),
+            other => other.put(&mut self.limit, out),
+        }
+        out.truncate(start + DATAGRAM_MAX);
     }
-    out.truncate(start + DATAGRAM_MAX);
+}
+
+impl TextReply<'_> {
+    /// Appends the reply without its id. Not inlined, so that the usual reply is not moved out of the way by the others.
+    #[inline(never)]
+    fn put(&self, limit: &mut LimitText, out: &mut Vec<u8>) {
+        match self {
+            Self::OverLimit(over_limit) => over_limit.put(limit, out),
+            Self::Stats { stats: KeyStats { n_req, n_over, last_max_rate }, key } => {
+                put_numbers(
+                    &[("n_req=", *n_req), (" n_over=", *n_over), (" last_max_rate=", *last_max_rate)],
+                    out,
+                );
+                out.extend_from_slice(b" key=");
+                out.extend_from_slice(key);
+            }
+            Self::CheckLimit { keys, tried } => put_check_limit(keys, tried, limit, out),
+            Self::Size { keys } => put_numbers(&[("size=", *keys), (" keys=", *keys)], out),
+            Self::Pong => out.extend_from_slice(b"pong"),
+        }
+    }
+}
+
+/// The most bytes that are kept of a limit and a period. Those of every configured limit fit.
+const LIMIT_MAX: usize = 40;
+/// The longest verdict, `ok N `.
+const VERDICT_LEN: usize = 5;
+
+/// The end of a reply: a limit and a period as text, such as ` 22.0 20`.
+#[derive(Clone, Debug)]
+struct LimitText {
+    limit: u64,
+    period: u64,
+    text: [u8; LIMIT_MAX],
+    len: usize,
+}
+
+impl LimitText {
+    /// The text of a limit of 0 in a period of 0.
+    const ZERO: Self = {
+        let mut text = [0; LIMIT_MAX];
+        (text[0], text[1], text[2], text[3], text[4], text[5]) = (b' ', b'0', b'.', b'0', b' ', b'0');
+        Self { limit: 0, period: 0, text, len: 6 }
+    };
+
+    /// Changes the text to that of another limit and period. Returns false if there is no room for it.
+    #[cold]
+    fn set(&mut self, limit: f64, period: u64) -> bool {
+        let mut text = Vec::with_capacity(LIMIT_MAX);
+        put_limit(limit, period, &mut text);
+        let Some(room) = self.text.get_mut(..text.len()) else { return false };
+        room.copy_from_slice(&text);
+        (self.limit, self.period, self.len) = (limit.to_bits(), period, text.len());
+        true
+    }
 }
 
 impl OverLimit {
     #[inline]
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(if self.over { b"ok Y " } else { b"ok N " });
-        put_tenths(out, self.rate);
-        out.push(b' ');
-        put_tenths(out, self.limit);
-        out.push(b' ');
-        put_u64(out, self.period);
+    fn put(&self, limit: &mut LimitText, out: &mut Vec<u8>) {
+        let is_kept = limit.limit == self.limit.to_bits() && limit.period == self.period;
+        let Some(tenths) = tenths_of(self.rate) else { return self.put_exactly(out) };
+        if !is_kept && !limit.set(self.limit, self.period) {
+            return self.put_exactly(out);
+        }
+        // The parts meet in the middle of one buffer, so that one copy of a length that is not constant is enough.
+        let mut line = [0; VERDICT_LEN + TENTHS_LEN + LIMIT_MAX];
+        let (front, end) = line.split_at_mut(VERDICT_LEN + TENTHS_LEN);
+        end.copy_from_slice(&limit.text);
+        let mut rate = [0; TENTHS_LEN];
+        let start = write_tenths(&mut rate, tenths);
+        front[VERDICT_LEN..].copy_from_slice(&rate);
+        front[start..start + VERDICT_LEN].copy_from_slice(self.verdict());
+        out.extend_from_slice(&line[start..VERDICT_LEN + TENTHS_LEN + limit.len]);
     }
+
+    /// Appends the result with numbers of any length.
+    #[cold]
+    fn put_exactly(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.verdict());
+        put_tenths(out, self.rate);
+        put_limit(self.limit, self.period, out);
+    }
+
+    const fn verdict(&self) -> &'static [u8; VERDICT_LEN] {
+        if self.over { b"ok Y " } else { b"ok N " }
+    }
+}
+
+fn put_limit(limit: f64, period: u64, out: &mut Vec<u8>) {
+    out.push(b' ');
+    put_tenths(out, limit);
+    out.push(b' ');
+    put_u64(out, period);
 }
 
 fn put_numbers(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
@@ -122,9 +219,9 @@ fn put_numbers(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
     }
 }
 
-fn put_check_limit(keys: &[&[u8]; 3], tried: &[OverLimit], out: &mut Vec<u8>) {
+fn put_check_limit(keys: &[&[u8]; 3], tried: &[OverLimit], limit: &mut LimitText, out: &mut Vec<u8>) {
     if let Some(last) = tried.last() {
-        last.put(out);
+        last.put(limit, out);
     }
     out.extend_from_slice(b", [");
     for (index, key) in keys.iter().enumerate() {
@@ -137,7 +234,7 @@ fn put_check_limit(keys: &[&[u8]; 3], tried: &[OverLimit], out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"key":"#);
         put_json_key(key, out);
         out.extend_from_slice(br#","over_limit":""#);
-        over_limit.put(out);
+        over_limit.put(limit, out);
         out.extend_from_slice(br#""}"#);
     }
     out.push(b']');
@@ -190,6 +287,31 @@ mod tests {
             ),
         ] {
             assert_eq!(encoded(id, &reply), text);
+        }
+    }
+
+    #[test]
+    fn an_encoder_writes_what_single_replies_are_whichever_limits_come_before() {
+        let mut encoder = ReplyEncoder::new();
+        for (over, rate, limit, period) in [
+            (false, 0.0, 0.0, 0),
+            (false, 1.4, 22.0, 20),
+            (true, 28.1, 22.0, 20),
+            (false, 0.25, 22.0, 10),
+            (false, 99_999_999.0, 2500.0, 10),
+            (true, 1e8, 2500.0, 10),
+            (true, 1e300, 9_007_199_254_740_992.0, u64::MAX),
+            (false, -0.0, -0.0, 0),
+            (false, 1.0, 1e300, 7),
+            (false, 1.0, 22.0, 20),
+        ] {
+            let reply = TextReply::OverLimit(OverLimit { over, rate, limit, period });
+            let mut out = Vec::new();
+            encoder.encode(Some(b"7"), &reply, &mut out);
+            let verdict = if over { 'Y' } else { 'N' };
+            let expected = format!("7 ok {verdict} {rate:.1} {limit:.1} {period}");
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(encoded(Some(b"7"), &reply), expected);
         }
     }
 

@@ -95,7 +95,21 @@ impl<'a> TextCommand<'a> {
 #[inline]
 fn single_line(rest: &[u8]) -> Option<&[u8]> {
     let line = rest.strip_suffix(b"\n").unwrap_or(rest);
-    (!line.contains(&b'\n')).then_some(line)
+    (!has_newline(line)).then_some(line)
+}
+
+/// Returns whether there is a newline. Keys are short: eight bytes are compared at once, the last eight perhaps twice.
+#[inline]
+fn has_newline(line: &[u8]) -> bool {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let is_in = |bytes: &[u8; 8]| {
+        let other = u64::from_le_bytes(*bytes) ^ (EACH * 0x0a);
+        other.wrapping_sub(EACH) & !other & (EACH * 0x80) != 0
+    };
+    match line.last_chunk() {
+        Some(last) => is_in(last) || line.as_chunks().0.iter().any(is_in),
+        None => line.contains(&b'\n'),
+    }
 }
 
 fn put_with_key(out: &mut Vec<u8>, command: &[u8], key: &[u8]) {
@@ -184,6 +198,21 @@ mod tests {
             let get_stats = [b"5 get_stats ", rest].concat();
             let command = TextCommand::GetStats { key };
             assert_eq!(decode(&get_stats), Some(TextRequest { id: Some(b"5"), command }));
+        }
+    }
+
+    #[test]
+    fn digits_and_newlines_are_found_wherever_they_are() {
+        for len in 0..40 {
+            for place in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = vec![b'7'; len];
+                    bytes[place] = byte;
+                    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                    assert_eq!(super::super::leading_digits(&bytes), digits, "{}", bytes.escape_ascii());
+                    assert_eq!(has_newline(&bytes), byte == b'\n', "{}", bytes.escape_ascii());
+                }
+            }
         }
     }
 
