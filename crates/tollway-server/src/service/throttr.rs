@@ -43,11 +43,12 @@ impl ThrottrService {
     ) -> ThrottrAnswered {
         let mut answered = ThrottrAnswered { taken: 0, is_broken: false };
         loop {
-            let mut requests: ArrayVec<ThrottrRequest<'_>, BATCH> = ArrayVec::new();
-            while !requests.is_full() {
+            let start = answered.taken;
+            let mut batch = Batch { asked: ArrayVec::new(), commands: ArrayVec::new() };
+            while !batch.commands.is_full() {
                 match decode(&inbox[answered.taken..]) {
                     Ok(Some((request, len))) => {
-                        requests.push(request);
+                        self.add(&request, &mut batch);
                         answered.taken += len;
                     }
                     Ok(None) => break,
@@ -57,51 +58,41 @@ impl ThrottrService {
                     }
                 }
             }
-            let more = requests.is_full();
-            self.answer_batch(&requests, outbox, outcomes).await;
+            let more = batch.commands.is_full();
+            outcomes.clear();
+            self.service.limiter.run_quota_commands(&batch.commands, outcomes).await;
+            if decision_log::is_on() {
+                log(&inbox[start..answered.taken], outcomes);
+            }
+            self.reply(&batch.asked, outcomes, outbox);
             if !more {
                 return answered;
             }
         }
     }
 
-    async fn answer_batch(
-        &self,
-        requests: &[ThrottrRequest<'_>],
-        outbox: &mut Vec<u8>,
-        outcomes: &mut Vec<QuotaOutcome>,
-    ) {
-        let mut commands: ArrayVec<QuotaCommand<'_>, BATCH> = ArrayVec::new();
-        for request in requests {
-            // An update that is not defined reads the pair in its turn, and fails.
-            let operation = self.operation(&request.command).unwrap_or(QuotaOperation::Query);
-            let ttl_max = self.settings.max_ttl;
-            commands.push(QuotaCommand { pair: request.key.bytes(), operation, ttl_max });
-        }
-        outcomes.clear();
-        self.service.limiter.run_quota_commands(&commands, outcomes).await;
+    fn add<'a>(&self, request: &ThrottrRequest<'a>, batch: &mut Batch<'a>) {
+        // An update that is not defined reads the pair in its turn, and fails.
+        let operation = self.operation(&request.command).unwrap_or(QuotaOperation::Query);
+        let ttl_max = self.settings.max_ttl;
+        batch.commands.push(QuotaCommand { pair: request.key.bytes(), operation, ttl_max });
+        let is_query = matches!(request.command, ThrottrCommand::Query);
+        batch.asked.push(Asked { id: request.id, is_query });
+    }
+
+    /// Appends the replies to a batch, and counts them.
+    fn reply(&self, asked: &[Asked], outcomes: &[QuotaOutcome], outbox: &mut Vec<u8>) {
         if self.service.tap.sample().is_some() {
-            self.service.tap.skip(requests.len() as u64);
+            self.service.tap.skip(asked.len() as u64);
         }
-        let (mut failed, logs) = (0, decision_log::is_on());
-        for (request, outcome) in requests.iter().zip(&*outcomes) {
-            let reply = match outcome {
-                QuotaOutcome::Done => ThrottrReply::Status(true),
-                QuotaOutcome::Found { left, lifetime }
-                    if matches!(request.command, ThrottrCommand::Query) =>
-                {
-                    ThrottrReply::Quota { left: *left, lifetime: *lifetime }
-                }
-                _ => ThrottrReply::Status(false),
-            };
+        let mut failed = 0;
+        for (Asked { id, is_query }, outcome) in asked.iter().zip(outcomes) {
+            let reply = reply_to(*is_query, outcome);
             failed += u64::from(matches!(reply, ThrottrReply::Status(false)));
-            if logs {
-                decision_log::quota(request, &reply);
-            }
-            encode(request.id, &reply, outbox);
+            encode(*id, &reply, outbox);
         }
         let metrics = &self.service.metrics.throttr;
-        metrics.done.add(requests.len() as u64 - failed);
+        metrics.done.add(asked.len() as u64 - failed);
         metrics.failed.add(failed);
     }
 
@@ -122,5 +113,41 @@ impl ThrottrService {
             ThrottrCommand::UndefinedUpdate { .. } => return None,
             ThrottrCommand::Purge => QuotaOperation::Purge,
         })
+    }
+}
+
+/// The requests that are run in one call.
+struct Batch<'a> {
+    asked: ArrayVec<Asked, BATCH>,
+    commands: ArrayVec<QuotaCommand<'a>, BATCH>,
+}
+
+/// The parts of a request that its reply depends on.
+struct Asked {
+    id: u32,
+    is_query: bool,
+}
+
+#[inline]
+fn reply_to(is_query: bool, outcome: &QuotaOutcome) -> ThrottrReply {
+    match outcome {
+        QuotaOutcome::Done => ThrottrReply::Status(true),
+        QuotaOutcome::Found { left, lifetime } if is_query => {
+            ThrottrReply::Quota { left: *left, lifetime: *lifetime }
+        }
+        _ => ThrottrReply::Status(false),
+    }
+}
+
+/// Logs the decisions about the requests in these bytes. They are decoded once more, because hardly anybody logs them,
+/// and keeping them for it would cost every request.
+#[cold]
+fn log(requests: &[u8], outcomes: &[QuotaOutcome]) {
+    let mut rest = requests;
+    for outcome in outcomes {
+        let Ok(Some((request, len))) = decode(rest) else { return };
+        let is_query = matches!(request.command, ThrottrCommand::Query);
+        decision_log::quota(&request, &reply_to(is_query, outcome));
+        rest = &rest[len..];
     }
 }

@@ -59,14 +59,14 @@ pub enum QuotaAttribute {
     Ttl,
 }
 
-/// The byte of each attribute.
+/// The byte of each attribute, which is its place.
 const ATTRIBUTES: [(u8, QuotaAttribute); 2] = [(0, QuotaAttribute::Quota), (1, QuotaAttribute::Ttl)];
-/// The byte of each change.
+/// The byte of each change, which is its place.
 const CHANGES: [(u8, Change); 3] = [(0, Change::Patch), (1, Change::Increase), (2, Change::Decrease)];
 
+#[inline]
 fn decode_update(attribute: u8, change: u8, value: u64) -> ThrottrCommand {
-    let attribute_of = ATTRIBUTES.iter().find(|(byte, _)| *byte == attribute);
-    match (attribute_of, CHANGES.iter().find(|(byte, _)| *byte == change)) {
+    match (ATTRIBUTES.get(usize::from(attribute)), CHANGES.get(usize::from(change))) {
         (Some((_, attribute)), Some((_, change))) => {
             ThrottrCommand::Update { attribute: *attribute, change: *change, value }
         }
