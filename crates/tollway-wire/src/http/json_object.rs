@@ -27,7 +27,12 @@ pub(super) struct ObjectReader<T>(pub(super) T);
 impl<'de, T: JsonObject<'de>> ObjectReader<T> {
     /// Parses a complete body. `path` must be the one that the fields of `T` use, so that errors name the field.
     pub(super) fn read_body(self, body: &'de [u8], path: &FieldPath) -> Result<T, MalformedRequest> {
-        let mut json = serde_json::Deserializer::from_slice(body);
+        // Checked once for the whole body: from bytes, every string would be checked by itself.
+        let text = str::from_utf8(body).map_err(|error| MalformedRequest {
+            field: None,
+            detail: format!("the body is not UTF-8: {error}"),
+        })?;
+        let mut json = serde_json::Deserializer::from_str(text);
         let read = self.deserialize(&mut json).and_then(|object| json.end().map(|()| object));
         read.map_err(|error| path.malformed(&error))
     }
