@@ -39,6 +39,11 @@ impl Drain {
         let _ = self.0.wait_for(|started| *started).await;
     }
 
+    /// Returns whether the drain has started, or nobody is left to start it. It reads one atomic number.
+    pub(crate) fn has_news(&self) -> bool {
+        !matches!(self.0.has_changed(), Ok(false))
+    }
+
     pub(crate) fn has_started(&self) -> bool {
         *self.0.borrow()
     }

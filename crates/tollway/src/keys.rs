@@ -173,8 +173,7 @@ impl KeyLimiter {
                 found.push(found_key);
             }
             if has_named {
-                // On the heap: few policies have such rules, and what they need is large.
-                Box::pin(self.use_named(policy, &found, &mut answer)).await;
+                self.use_named(policy, &found, &mut answer).await;
             } else {
                 self.use_rates(&found, &mut answer).await;
             }

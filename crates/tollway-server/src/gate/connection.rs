@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::task::coop::has_budget_remaining;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollway::block_on;
@@ -149,25 +150,27 @@ pub(super) struct Buffers<T> {
     scratch: T,
 }
 
-/// Keeps the unused buffers of one gate on one worker.
-pub(super) struct BufferPool<T>(Mutex<Vec<Buffers<T>>>);
+impl<T: Default> Buffers<T> {
+    fn with_input(input: Vec<u8>) -> Self {
+        Self { filled: input.len(), input, output: Vec::new(), scratch: T::default() }
+    }
+}
+
+/// Keeps the unused buffers of one gate on one worker. They are boxed, so that a connection that holds some is small,
+/// and taking and returning them moves a pointer.
+pub(super) struct BufferPool<T>(Mutex<Vec<Box<Buffers<T>>>>);
 
 impl<T: Default> BufferPool<T> {
     pub(super) const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    fn take(&self) -> Buffers<T> {
+    fn take(&self) -> Box<Buffers<T>> {
         let unused = self.lock().pop();
-        unused.unwrap_or_else(|| Buffers {
-            input: Vec::new(),
-            filled: 0,
-            output: Vec::new(),
-            scratch: T::default(),
-        })
+        unused.unwrap_or_else(|| Box::new(Buffers::with_input(Vec::new())))
     }
 
-    fn put(&self, mut buffers: Buffers<T>) {
+    fn put(&self, mut buffers: Box<Buffers<T>>) {
         buffers.output.clear();
         buffers.output.shrink_to(KEEP_SIZE);
         if buffers.input.len() > KEEP_SIZE + KEEP_SIZE / 2 {
@@ -180,9 +183,14 @@ impl<T: Default> BufferPool<T> {
     }
 
     /// The lock is never contended: one thread serves all connections of a worker.
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffers<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<Buffers<T>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the time of the runtime's clock, which a test can move.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Serves one connection until its peer hangs up, breaks the protocol or is too slow, or the server drains.
@@ -205,6 +213,7 @@ pub(super) async fn serve<S: Session>(
         unfinished: Vec::new(),
         timer,
         drain: Box::pin(worker.drain.clone().started()),
+        drain_polled: false,
         drain_started: false,
         draining: false,
     };
@@ -248,8 +257,8 @@ impl End {
 
 /// The event that a waiting connection got.
 enum Waited<T> {
-    Input(Buffers<T>),
-    Push(Buffers<T>),
+    Input(Box<Buffers<T>>),
+    Push(Box<Buffers<T>>),
     HungUp,
     Drain,
     TimedOut,
@@ -265,6 +274,8 @@ struct Connection<'w, S: Session, Io> {
     unfinished: Vec<u8>,
     timer: DeadlineTimer,
     drain: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// True once the future of the drain wakes this task.
+    drain_polled: bool,
     /// True once the drain has started, so that its future is not polled again.
     drain_started: bool,
     /// True once the deadline is that of the drain.
@@ -274,7 +285,7 @@ struct Connection<'w, S: Session, Io> {
 impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io> {
     async fn run(&mut self, mut opening: Vec<u8>, mut missing: Missing) -> End {
         let bounds = self.worker.bounds();
-        let mut deadline = self.deadline(Instant::now(), missing);
+        let mut deadline = self.deadline(now(), missing);
         if let Err(end) = self.flush(&mut opening).await {
             return end;
         }
@@ -292,7 +303,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 Waited::HungUp => return End::Closed,
                 Waited::Drain => {
                     self.draining = true;
-                    deadline = Instant::now() + S::drain_time(bounds);
+                    deadline = now() + S::drain_time(bounds);
                     continue;
                 }
                 Waited::TimedOut if self.draining && may_end => return self.push_last().await,
@@ -322,7 +333,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             if S::ENDLESS {
                 // A read is never pending while more has arrived, so others would not get their turn.
                 yield_now().await;
-                if self.draining && Instant::now() >= deadline {
+                if self.draining && now() >= deadline {
                     return self.push_last().await;
                 }
             }
@@ -353,8 +364,14 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         .await
     }
 
+    /// Returns whether the drain has started, and wakes the task when it does. A task has the same waker all its life,
+    /// so the future is polled once, and then again only if there is news: every request waits for the next one here.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> bool {
-        self.drain_started = self.drain_started || self.drain.as_mut().poll(context).is_ready();
+        if !self.drain_started && (!self.drain_polled || self.worker.drain.has_news()) {
+            // A task that has used up its turn is told nothing but to come back: the drain does not know it yet.
+            self.drain_polled = has_budget_remaining();
+            self.drain_started = self.drain.as_mut().poll(context).is_ready();
+        }
         self.drain_started
     }
 
@@ -380,13 +397,15 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
 
     /// Handles everything that has arrived, and sends the output. Returns whether a whole message was among it, what
     /// follows, and a time after it.
-    async fn handle(&mut self, mut buffers: Buffers<S::Scratch>) -> Result<(bool, Next, Instant), End> {
+    async fn handle(&mut self, buffers: Box<Buffers<S::Scratch>>) -> Result<(bool, Next, Instant), End> {
+        let awaits_store = self.worker.awaits_store();
+        let mut buffers = if awaits_store { self.only_arrived(buffers) } else { buffers };
         let mut taken = 0;
         let (next, at) = loop {
-            let Buffers { input, filled, output, scratch } = &mut buffers;
+            let Buffers { input, filled, output, scratch } = &mut *buffers;
             let draining = self.draining || self.worker.drain.has_started();
             let arrived = &input[taken..*filled];
-            let received = if self.worker.awaits_store() {
+            let received = if awaits_store {
                 // On the heap, so that connections without a request are small.
                 Box::pin(self.session.receive(arrived, output, scratch, draining)).await
             } else {
@@ -399,13 +418,30 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 next => break (next, received.at),
             }
         };
+        self.keep_unfinished(&buffers.input[taken..buffers.filled]);
+        if !awaits_store {
+            self.pool.put(buffers);
+        }
+        Ok((taken > 0, next, at))
+    }
+
+    /// Returns buffers with nothing but what has arrived, and gives back those with room for a whole read. Thousands of
+    /// connections may wait for a shared store at once: at 16 KB each, the memory of a busy moment would never be
+    /// returned to the system.
+    fn only_arrived(&self, buffers: Box<Buffers<S::Scratch>>) -> Box<Buffers<S::Scratch>> {
+        let arrived = buffers.input[..buffers.filled].to_vec();
+        self.pool.put(buffers);
+        Box::new(Buffers::with_input(arrived))
+    }
+
+    /// Keeps the start of a message whose rest has not arrived, in no more memory than it needs.
+    fn keep_unfinished(&mut self, rest: &[u8]) {
         self.unfinished.clear();
-        self.unfinished.extend_from_slice(&buffers.input[taken..buffers.filled]);
-        if self.unfinished.is_empty() && self.unfinished.capacity() > KEEP_UNFINISHED {
+        if rest.is_empty() && self.unfinished.capacity() > KEEP_UNFINISHED {
             self.unfinished = Vec::new();
         }
-        self.pool.put(buffers);
-        Ok((taken > 0, next, at))
+        self.unfinished.reserve_exact(rest.len());
+        self.unfinished.extend_from_slice(rest);
     }
 
     /// Sends the output. Nearly always all of it fits at once, and no clock is read.
@@ -422,7 +458,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 None if self.poll_drain(context) => bounds.drain_idle,
                 None => return Poll::Pending,
             };
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            let deadline = *deadline.get_or_insert_with(|| now() + limit);
             self.timer.poll(context, deadline).map(|()| Err(End::Stalled))
         });
         written.await?;

@@ -8,28 +8,44 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Sleep;
+
+use super::connection::now;
 
 pub(super) struct DeadlineTimer {
     timer: Pin<Box<Sleep>>,
+    /// True once the timer wakes the task at its present time.
+    is_polled: bool,
 }
 
 impl DeadlineTimer {
     pub(super) fn new(first: Duration) -> Self {
-        Self { timer: Box::pin(tokio::time::sleep(first)) }
+        Self { timer: Box::pin(tokio::time::sleep(first)), is_polled: false }
     }
 
-    /// Returns ready when `deadline` has passed.
+    /// Returns ready when `deadline` has passed. A task has the same waker all its life, so a timer that wakes it need
+    /// not be told again: every request waits for the next one here.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         if self.timer.deadline().into_std() > deadline {
-            self.timer.as_mut().reset(deadline.into());
+            self.reset(deadline);
         }
-        while self.timer.as_mut().poll(context).is_ready() {
-            if Instant::now() >= deadline {
+        while !self.is_polled || self.timer.is_elapsed() {
+            // A task that has used up its turn is told nothing but to come back: the timer does not know it yet.
+            self.is_polled = has_budget_remaining();
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            if now() >= deadline {
                 return Poll::Ready(());
             }
-            self.timer.as_mut().reset(deadline.into());
+            self.reset(deadline);
         }
         Poll::Pending
+    }
+
+    fn reset(&mut self, deadline: Instant) {
+        self.timer.as_mut().reset(deadline.into());
+        self.is_polled = false;
     }
 }

@@ -16,7 +16,7 @@ use tollway::config::{HostNames, HttpSettings};
 use tollway_wire::http::{Framer, FramerEvent, Method, MissingPart, ProblemDetails, ResponseWriter};
 
 use self::route::{HttpPeer, HttpRole};
-use super::connection::{Missing, Next, Received, Session};
+use super::connection::{Missing, Next, Received, Session, now};
 use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
 use crate::caller::{Authenticator, Caller};
@@ -138,13 +138,13 @@ impl Session for HttpSession {
     ) -> Received {
         if self.watching.is_some() {
             let next = if draining { Next::Close } else { Next::Read(Missing::Nothing) };
-            return Received { taken: arrived.len(), next, at: Instant::now() };
+            return Received { taken: arrived.len(), next, at: now() };
         }
         let Self { shared, framer, peer, token, is_reserved, watching } = self;
         let HttpShared { worker, role, settings, allow_inline, has_tls, auth } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
-        let mut at = Instant::now();
+        let mut at = now();
         scratch.date.refresh(at);
         let HttpScratch { body, date } = scratch;
         let mut taken = 0;
@@ -175,7 +175,7 @@ impl Session for HttpSession {
                         route::answer(&request, peer, token, worker, &policy, response, watching).await
                     };
                     taken += request.len;
-                    let answered = Instant::now();
+                    let answered = now();
                     if decided {
                         worker.metrics.latency.record(answered - at);
                     }
@@ -226,7 +226,7 @@ impl Session for HttpSession {
             Missing::Body => "rest of the body",
             Missing::Nothing | Missing::Frame => return,
         };
-        scratch.date.refresh(Instant::now());
+        scratch.date.refresh(now());
         self.refuse(&ProblemDetails::request_timeout(part), output, scratch);
     }
 }

@@ -87,13 +87,11 @@ impl<P: TcpProtocol> Gate for TcpGate<P> {
 
     fn serve(self: Arc<Self>, socket: Socket, worker: Arc<Worker>) -> io::Result<GateFuture> {
         let listener = TcpListener::from_std(socket.into())?;
-        let shared = Arc::new(self.protocol.shared(&worker));
+        let sessions = Sessions::new(&self.protocol, &worker);
         let mut background = JoinSet::new();
-        if let Some(task) = self.protocol.background(&shared) {
+        if let Some(task) = self.protocol.background(&sessions.shared) {
             background.spawn(task);
         }
-        let sessions =
-            Sessions::<P> { shared, buffers: Arc::new(BufferPool::new()), worker: Arc::clone(&worker) };
         let acceptor = Acceptor::new(&self.limit, self.tls.as_ref(), sessions, worker);
         Ok(Box::pin(acceptor.run(listener, background)))
     }
@@ -133,10 +131,17 @@ pub(super) trait ServeConnection: Send + Sync + 'static {
 }
 
 /// Serves connections by the sessions of a protocol.
-struct Sessions<P: TcpProtocol> {
+pub(super) struct Sessions<P: TcpProtocol> {
     shared: Arc<P::Shared>,
     buffers: Arc<BufferPool<<P::Session as Session>::Scratch>>,
     worker: Arc<Worker>,
+}
+
+impl<P: TcpProtocol> Sessions<P> {
+    pub(super) fn new(protocol: &P, worker: &Arc<Worker>) -> Self {
+        let shared = Arc::new(protocol.shared(worker));
+        Self { shared, buffers: Arc::new(BufferPool::new()), worker: Arc::clone(worker) }
+    }
 }
 
 impl<P: TcpProtocol> ServeConnection for Sessions<P> {

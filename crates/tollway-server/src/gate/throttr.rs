@@ -2,12 +2,11 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tollway::config::ThrottrSettings;
 use tollway_core::algorithm::QuotaOutcome;
 
-use super::connection::{Missing, Next, Received, Session};
+use super::connection::{Missing, Next, Received, Session, now};
 use super::tcp::TcpProtocol;
 use crate::service::ThrottrService;
 use crate::worker::Worker;
@@ -68,6 +67,6 @@ impl Session for ThrottrSession {
         } else {
             Next::Read(Missing::Nothing)
         };
-        Received { taken, next, at: Instant::now() }
+        Received { taken, next, at: now() }
     }
 }

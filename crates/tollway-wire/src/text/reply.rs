@@ -119,7 +119,7 @@ impl ReplyEncoder {
 }
 
 impl TextReply<'_> {
-    /// Appends the reply without its id. Not inlined, so that the usual reply is not moved out of the way by the others.
+    /// Appends the reply without its id. Not inlined, so that the code of the usual reply stays short.
     #[inline(never)]
     fn put(&self, limit: &mut LimitText, out: &mut Vec<u8>) {
         match self {
@@ -161,15 +161,12 @@ impl LimitText {
         Self { limit: 0, period: 0, text, len: 6 }
     };
 
-    /// Changes the text to that of another limit and period. Returns false if there is no room for it.
-    #[cold]
-    fn set(&mut self, limit: f64, period: u64) -> bool {
-        let mut text = Vec::with_capacity(LIMIT_MAX);
-        put_limit(limit, period, &mut text);
-        let Some(room) = self.text.get_mut(..text.len()) else { return false };
-        room.copy_from_slice(&text);
-        (self.limit, self.period, self.len) = (limit.to_bits(), period, text.len());
-        true
+    /// Keeps the text of another limit and period, if there is room for it.
+    fn keep(&mut self, limit: f64, period: u64, text: &[u8]) {
+        if let Some(room) = self.text.get_mut(..text.len()) {
+            room.copy_from_slice(text);
+            (self.limit, self.period, self.len) = (limit.to_bits(), period, text.len());
+        }
     }
 }
 
@@ -177,10 +174,9 @@ impl OverLimit {
     #[inline]
     fn put(&self, limit: &mut LimitText, out: &mut Vec<u8>) {
         let is_kept = limit.limit == self.limit.to_bits() && limit.period == self.period;
-        let Some(tenths) = tenths_of(self.rate) else { return self.put_exactly(out) };
-        if !is_kept && !limit.set(self.limit, self.period) {
-            return self.put_exactly(out);
-        }
+        let Some(tenths) = tenths_of(self.rate).filter(|_| is_kept) else {
+            return self.put_exactly(limit, out);
+        };
         // The parts meet in the middle of one buffer, so that one copy of a length that is not constant is enough.
         let mut line = [0; VERDICT_LEN + TENTHS_LEN + LIMIT_MAX];
         let (front, end) = line.split_at_mut(VERDICT_LEN + TENTHS_LEN);
@@ -192,24 +188,22 @@ impl OverLimit {
         out.extend_from_slice(&line[start..VERDICT_LEN + TENTHS_LEN + limit.len]);
     }
 
-    /// Appends the result with numbers of any length.
+    /// Appends the result with numbers of any length, and keeps the text of the limit.
     #[cold]
-    fn put_exactly(&self, out: &mut Vec<u8>) {
+    fn put_exactly(&self, limit: &mut LimitText, out: &mut Vec<u8>) {
         out.extend_from_slice(self.verdict());
         put_tenths(out, self.rate);
-        put_limit(self.limit, self.period, out);
+        let end = out.len();
+        out.push(b' ');
+        put_tenths(out, self.limit);
+        out.push(b' ');
+        put_u64(out, self.period);
+        limit.keep(self.limit, self.period, &out[end..]);
     }
 
     const fn verdict(&self) -> &'static [u8; VERDICT_LEN] {
         if self.over { b"ok Y " } else { b"ok N " }
     }
-}
-
-fn put_limit(limit: f64, period: u64, out: &mut Vec<u8>) {
-    out.push(b' ');
-    put_tenths(out, limit);
-    out.push(b' ');
-    put_u64(out, period);
 }
 
 fn put_numbers(numbers: &[(&str, u64)], out: &mut Vec<u8>) {
