@@ -16,12 +16,19 @@ use tollway_bench::rounds::Spread;
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, free_udp_address, start_redis};
 
 const IDLE: usize = 10_000;
+/// The connections before the growth is measured.
+const FIRST: usize = 10;
 const HALF_FRAMES: usize = 1_000;
 /// The time within which the server must close connections with unfinished frames.
 const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 /// A Throttr query: `02`, the number of the request, the sizes of two ids, and the ids. The pair does not exist.
 const QUERY: &[u8] = b"\x02\x01\0\0\0\x01\x01cr";
-const ANSWER: usize = 5;
+/// The length of the answer to it.
+const QUERY_ANSWER: usize = 5;
+const SPEND: &[u8] = b"POST /v1/spend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+    Content-Length: 37\r\n\r\n{\"limit\":\"PerUser\",\"id\":\"a\",\"cost\":1}";
+/// The length of the first words of an answer to it.
+const SPEND_ANSWER: usize = b"HTTP/1.1 200".len();
 
 fn main() -> io::Result<()> {
     let bench = GateBench::prepare()?;
@@ -129,13 +136,23 @@ impl GateBench {
         ]
     }
 
-    /// Measures what idle connections and unfinished frames cost.
+    /// Measures what idle connections and unfinished requests cost.
     fn crowds(&self, part: &mut String) -> io::Result<()> {
-        *part += "| crowds at the Throttr gate | |\n|---|---|\n";
         *part += &format!(
-            "| {IDLE} idle connections, each answered once | {} bytes of memory each |\n",
-            self.idle()?
+            "| resident memory of a connection, of {IDLE} | store: memory | store: Redis |\n|---|---|---|\n"
         );
+        let half_head = &SPEND[..SPEND.len() / 3];
+        for (title, gate, sent, is_answered) in [
+            ("Throttr, answered once and idle", Gate::Throttr, QUERY, true),
+            ("Throttr, half a frame", Gate::Throttr, &QUERY[..QUERY.len() / 2], false),
+            ("HTTP, answered once and idle", Gate::Http, SPEND, true),
+            ("HTTP, the first 70 bytes of a head", Gate::Http, half_head, false),
+        ] {
+            let [memory, redis] = [None, Some(&self.redis)]
+                .map(|store| self.resident_per_connection(gate, store, sent, is_answered));
+            *part += &format!("| {title} | {} bytes | {} bytes |\n", memory?, redis?);
+        }
+        *part += "\n| crowds at the Throttr gate | |\n|---|---|\n";
         let server = start_tollway(&self.program, self.scratch.path())?;
         let live = || {
             // An open loop: in a closed one, a single client would mostly measure the generator's own sleeping and
@@ -170,18 +187,44 @@ impl GateBench {
         Ok(())
     }
 
-    /// Returns the bytes of memory that one idle connection takes.
-    fn idle(&self) -> io::Result<u64> {
-        eprintln!("idle connections");
-        let server = start_tollway(&self.program, self.scratch.path())?;
+    /// Returns by how many bytes the resident memory of a server grows with each connection that has sent these bytes.
+    /// The memory of its sockets is the kernel's and not counted. All requests are in flight together, and what an
+    /// allocator keeps after the peak is counted, as it is by whoever looks at the process.
+    fn resident_per_connection(
+        &self,
+        gate: Gate,
+        redis: Option<&BenchServer>,
+        sent: &[u8],
+        is_answered: bool,
+    ) -> io::Result<u64> {
+        eprintln!("connections: {gate:?}, Redis: {}, {} bytes each", redis.is_some(), sent.len());
+        let (request, answer) = match gate {
+            Gate::Throttr => (QUERY, QUERY_ANSWER),
+            Gate::Http => (SPEND, SPEND_ANSWER),
+        };
+        let server = start_one_gate(&self.program, self.scratch.path(), gate, redis)?;
+        let open = |size| -> io::Result<OpenConnections> {
+            let mut crowd = OpenConnections::open(server.address, size, sent)?;
+            if is_answered {
+                crowd.read_replies(answer)?;
+            }
+            // The one worker reads in the order of arrival: when this is answered, it has read what the crowd sent.
+            OpenConnections::open(server.address, 1, request)?.read_replies(answer)?;
+            Ok(crowd)
+        };
         // The first connections allocate what is needed only once.
-        OpenConnections::open(server.throttr.address, 10, QUERY)?.read_replies(ANSWER)?;
-        let before = server.throttr.resident()?;
-        let mut crowd = OpenConnections::open(server.throttr.address, IDLE - 10, QUERY)?;
-        crowd.read_replies(ANSWER)?;
-        let after = server.throttr.resident()?;
-        Ok(after.saturating_sub(before) / (IDLE - 10) as u64)
+        let _first = open(FIRST)?;
+        let before = server.resident()?;
+        let _crowd = open(IDLE - FIRST)?;
+        Ok(server.resident()?.saturating_sub(before) / (IDLE - FIRST) as u64)
     }
+}
+
+/// A gate whose connections are counted.
+#[derive(Clone, Copy, Debug)]
+enum Gate {
+    Throttr,
+    Http,
 }
 
 fn entry<'a>(
@@ -200,7 +243,7 @@ fn beside_echo(rates: &RateResults) -> String {
 }
 
 fn micros(nanos: Spread) -> Spread {
-    Spread { median: nanos.median / 1e3, low: nanos.low / 1e3, high: nanos.high / 1e3 }
+    nanos.scaled(1e-3)
 }
 
 fn start_tollway(program: &str, scratch: &Path) -> io::Result<GatePair> {
@@ -220,6 +263,27 @@ gates: {{ throttr: '{throttr}', text: '{text}' }}
     let mut command = Command::new(program);
     command.args(["serve", "--workers", "1", "--config"]).arg(config);
     Ok(GatePair { throttr: BenchServer::start(command, throttr)?, text })
+}
+
+/// Starts Tollway with one gate, over memory or Redis.
+fn start_one_gate(
+    program: &str,
+    scratch: &Path,
+    gate: Gate,
+    redis: Option<&BenchServer>,
+) -> io::Result<BenchServer> {
+    let address = free_address()?;
+    let config = scratch.join(format!("connections-{}.yaml", address.port()));
+    let gate = if matches!(gate, Gate::Throttr) { "throttr" } else { "http" };
+    let store = redis.map_or_else(String::new, |redis| format!("store: redis://{}\n", redis.address));
+    let limits = "limits: { PerUser: { burst: 1000000000, count: 1000, period: 1s } }";
+    fs::write(
+        &config,
+        format!("{limits}\n{store}gates: {{ {gate}: {{ listen: '{address}', max_connections: 20000 }} }}\n"),
+    )?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--workers", "1", "--config"]).arg(config);
+    BenchServer::start(command, address)
 }
 
 fn start_echo(program: &str) -> io::Result<GatePair> {

@@ -9,24 +9,27 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, Spread, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, nginx};
 use tollway_bench::wrk::WrkLoad;
 
-const ROUNDS: usize = 7;
-const SECONDS: u32 = 2;
-
 fn main() -> io::Result<()> {
-    let mut programs = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    let tollway = programs.next().ok_or_else(|| io::Error::other("pass the path of tollway"))?;
+    let options = OptionSpec { programs: &["tollway"], turns: 7, seconds: 2.0, ..OptionSpec::NONE }.read()?;
+    let tollway = &options.programs[0];
     let scratch = ScratchDirectory::new()?;
     let service = start_service(scratch.path())?;
-    let master = start_master(&tollway, scratch.path())?;
+    let master = start_master(tollway, scratch.path())?;
     let nginx = start_nginx(scratch.path(), service.address)?;
-    let guard = start_guard(&tollway, service.address, Some(master.address))?;
-    let alone = start_guard(&tollway, service.address, None)?;
-    let proxies =
-        [("nginx, proxy_pass", &nginx), ("tollway guard", &guard), ("tollway guard, no master", &alone)];
+    let guard = start_guard(tollway, service.address, Some(master.address))?;
+    let alone = start_guard(tollway, service.address, None)?;
+    let proxies = [
+        ("nginx, `proxy_pass`, keep-alive", &nginx),
+        ("`tollway guard`, everything reported to a master", &guard),
+        ("`tollway guard`, without a master", &alone),
+    ];
+    let load = WrkLoad { path: "/".to_owned(), body: None, many_ids: false };
     let rates: Vec<_> = proxies.iter().map(|_| RefCell::new(Vec::new())).collect();
     let mut contestants: Vec<_> = proxies
         .iter()
@@ -34,43 +37,27 @@ fn main() -> io::Result<()> {
         .map(|((name, proxy), rates)| Contestant {
             name,
             work: Box::new(|| {
-                let (rate, nanos) = measure(proxy, scratch.path()).expect("wrk answers as it did before");
-                rates.borrow_mut().push(rate / 1e3);
-                nanos
+                let run =
+                    load.run(proxy, scratch.path(), options.seconds).expect("wrk answers as it did before");
+                rates.borrow_mut().push(run.rate);
+                // CPU time, which is reliable on a busy machine.
+                run.cpu_nanos
             }),
         })
         .collect();
-    println!(
-        "50 kept connections, the proxy on one core, wrk, the service and the master on the other: thousands of"
+    let mut table = format!(
+        "50 keep-alive connections to a proxy on one core; `wrk`, the service behind it and the master on the other; {} \
+         turns of\n{} s each, alternating: median (lowest to highest), and ratios turn by turn of the answers for the same \
+         CPU time.\n\n| | requests a second | CPU time of the proxy a request | ratio to nginx |\n|---|---|---|---|\n",
+        options.turns, options.seconds
     );
-    println!(
-        "requests a second, microseconds of the core for each, and as many times as many for as much of it as nginx;"
-    );
-    println!("median (lowest to highest) of {ROUNDS} turns of {SECONDS} s, taken alternately");
-    for (standing, rates) in alternate(ROUNDS, &mut contestants).iter().zip(&rates) {
+    for (standing, rates) in alternate(options.turns, &mut contestants).iter().zip(&rates) {
         // The first turn is the warm-up.
         let rate = Spread::of(rates.borrow()[1..].to_vec());
-        println!(
-            "  {:28} {rate:.1}k  {:.1} us  {:.2}x",
-            standing.name,
-            standing.nanos.median / 1e3,
-            standing.ratio
-        );
+        let micros = standing.nanos.scaled(1e-3);
+        table += &format!("| {} | {rate:.0} | {micros:.1} µs | {:.2} |\n", standing.name, standing.ratio);
     }
-    Ok(())
-}
-
-/// Returns the requests a second, and the proxy's CPU time for each in nanoseconds, which is reliable on a busy
-/// machine.
-fn measure(proxy: &BenchServer, scratch: &Path) -> io::Result<(f64, f64)> {
-    let before = proxy.cpu_time()?;
-    let rate = load(proxy.address).run(scratch, SECONDS)?;
-    let busy = proxy.cpu_time()? - before;
-    Ok((rate, busy.as_nanos() as f64 / (rate * f64::from(SECONDS))))
-}
-
-fn load(address: SocketAddr) -> WrkLoad {
-    WrkLoad { url: format!("http://{address}/"), body: None }
+    publish(&options, "cargo xtask bench guard", "guard", &table)
 }
 
 /// Starts the service behind the proxies: an nginx with a constant answer.

@@ -8,7 +8,6 @@
 
 use std::cell::RefCell;
 use std::error::Error;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,14 +18,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tollway::AsyncLimiter;
 use tollway::core::Bill;
-use tollway_bench::page::write_section;
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, Spread, alternate};
 use tollway_bench::servers::{BenchServer, free_address};
 
 const IDS: u64 = 100_000;
 const IN_FLIGHT: u64 = 64;
 const DECISIONS: u64 = 1_000 * IN_FLIGHT;
-const ROUNDS: usize = 9;
 
 /// The script that most applications have in their own code.
 const PLAIN_GCRA: &str = "
@@ -47,6 +46,7 @@ return {1, math.floor((burst - (tat + interval - now)) / interval)}
 const LIMIT: &str = "limits: { PerUser: { burst: 1000000, count: 1000, period: 1s } }";
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let options = OptionSpec::NONE.read()?;
     let address = free_address()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no"]);
@@ -75,11 +75,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             work: Box::new(|| turn(2, &mut || in_batches(limiter, &runtime))),
         },
     ];
-    let standings = alternate(ROUNDS, &mut contestants);
+    let standings = alternate(options.turns, &mut contestants);
     drop(contestants);
     let busy: Vec<Vec<f64>> = busy.into_iter().map(|busy| busy.into_inner().split_off(1)).collect();
-    let mut table = String::from(
-        "| | decisions per second | ratio to the plain script | CPU time of Redis per decision | ratio |\n|---|---|---|---|---|\n",
+    let mut table = format!(
+        "{IDS} ids, {IN_FLIGHT} in flight; {} turns of {DECISIONS} decisions, alternating: median (lowest to highest),\n\
+         and ratios turn by turn.\n\n\
+         | | decisions per second | ratio to the plain script | CPU time of Redis per decision | ratio |\n\
+         |---|---|---|---|---|\n",
+        options.turns
     );
     for (standing, busy_ours) in standings.iter().zip(&busy) {
         let rate = 1e9 / standing.nanos.median;
@@ -90,9 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             standing.name, standing.ratio
         );
     }
-    println!("{IDS} ids, {IN_FLIGHT} in flight, median (lowest to highest) of {ROUNDS} turns\n{table}");
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-    write_section(&page, "redis", &table)?;
+    publish(&options, "cargo xtask bench redis", "redis", &table)?;
     Ok(())
 }
 

@@ -1,19 +1,18 @@
 //! Benchmarks the gate for Envoy's rate limit service against a tonic server with a constant answer, and against peers.
 //!
 //! Run it with `cargo xtask bench rls`, which passes the paths of the programs: Tollway's, that of the peers in
-//! `bench/peers`, and throttlecrab's. The results of seven turns or more are written into docs/benchmarks.md.
+//! `bench/peers`, and throttlecrab's. The results of five turns or more are written into docs/benchmarks.md.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, io};
+use std::{fs, io};
 
-use tollway_bench::page::write_section;
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, Spread, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, on_client_core};
 
-/// The turns whose results are written into the page.
-const TURNS: usize = 7;
 /// The requests of one turn: they take about a second.
 const REQUESTS: usize = 60_000;
 
@@ -43,29 +42,30 @@ struct Row {
 }
 
 fn main() -> io::Result<()> {
-    let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
-    let mut program =
-        || arguments.next().ok_or_else(|| io::Error::other("pass the paths of the three programs"));
-    let [tollway, peers, throttlecrab] = [program()?, program()?, program()?];
-    let turns = arguments.next().and_then(|turns| turns.parse().ok()).unwrap_or(TURNS);
+    let programs = ["tollway", "tollway-peers", "throttlecrab-server"];
+    let options = OptionSpec { programs: &programs, turns: 11, ..OptionSpec::NONE }.read()?;
+    let [tollway, peers, throttlecrab] = options.programs.as_slice() else {
+        unreachable!("three were asked for")
+    };
+    let turns = options.turns;
     let scratch = ScratchDirectory::new()?;
     let row = |name, server: BenchServer, path, call| -> io::Result<Row> {
         let load = H2Load::new(scratch.path(), name, server.address, path, call)?;
         Ok(Row { name, _server: server, load, late: Vec::new(), bytes: 0.0 })
     };
     let mut rows = [
-        row("tonic, a constant answer", start_peer(&peers, "constant")?, RATE_LIMIT_SERVICE, CALL)?,
-        row("tollway", start_ours(&tollway, scratch.path())?, RATE_LIMIT_SERVICE, CALL)?,
-        row("tollway, a constant answer", start_constant(&tollway)?, RATE_LIMIT_SERVICE, CALL)?,
+        row("tonic, a constant answer", start_peer(peers, "constant")?, RATE_LIMIT_SERVICE, CALL)?,
+        row("tollway", start_ours(tollway, scratch.path())?, RATE_LIMIT_SERVICE, CALL)?,
+        row("tollway, a constant answer", start_constant(tollway)?, RATE_LIMIT_SERVICE, CALL)?,
         row(
             "limitador 0.14, its library behind tonic",
-            start_peer(&peers, "limitador")?,
+            start_peer(peers, "limitador")?,
             RATE_LIMIT_SERVICE,
             CALL,
         )?,
         row(
             "throttlecrab-server 0.4.40, its own messages",
-            start_throttlecrab(&throttlecrab)?,
+            start_throttlecrab(throttlecrab)?,
             THROTTLECRAB_SERVICE,
             THROTTLECRAB_CALL,
         )?,
@@ -105,11 +105,7 @@ fn main() -> io::Result<()> {
             results[1].ratio_to(result),
         );
     }
-    println!("{part}");
-    if turns >= TURNS {
-        write_section(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"), "rls", &part)?;
-    }
-    Ok(())
+    publish(&options, "cargo xtask bench rls", "rls", &part)
 }
 
 fn start_ours(program: &str, scratch: &Path) -> io::Result<BenchServer> {

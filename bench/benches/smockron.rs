@@ -9,14 +9,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use tollway_bench::page::write_section;
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, on_client_core, pin_this_thread};
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 use tollway_wire::zmtp::{SocketType, encode_handshake, encode_subscription};
 
-/// The fewest turns whose results are written into the page.
-const TURNS_MIN: usize = 5;
 /// The number of messages that a gatekeeper sends in a turn.
 const MESSAGES: usize = 1_000_000;
 const WRITE: usize = 8 << 10;
@@ -37,29 +36,20 @@ const POLICY: &str = "domains:
 ";
 
 fn main() -> io::Result<()> {
-    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    let wrong = || {
-        io::Error::other("pass the paths of tollway and of a Python with libzmq, and perhaps how many turns")
+    let programs = ["tollway", "a Python with libzmq"];
+    let options = OptionSpec { programs: &programs, turns: 7, ..OptionSpec::NONE }.read()?;
+    let ([program, python], turns) = (&options.programs[..], options.turns) else {
+        unreachable!("two were asked for")
     };
-    let (program, python) = arguments.next().zip(arguments.next()).ok_or_else(wrong)?;
-    let turns = arguments.next().map_or(Some(7), |turns| turns.parse().ok()).ok_or_else(wrong)?;
     let scratch = ScratchDirectory::new()?;
     let mut part = format!(
         "One master on one core, the senders on the other; {turns} turns of {MESSAGES} messages, alternating:\n\
          median (lowest to highest), and ratios turn by turn.\n\n"
     );
-    beside_the_bare_reader(&program, &scratch, turns, &mut part)?;
-    under_libzmq(&program, &python, &scratch, &mut part)?;
-    flooded(&program, &scratch, &mut part)?;
-    println!("{part}");
-    if turns >= TURNS_MIN {
-        write_section(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md"),
-            "smockron",
-            &part,
-        )?;
-    }
-    Ok(())
+    beside_the_bare_reader(program, &scratch, turns, &mut part)?;
+    under_libzmq(program, python, &scratch, &mut part)?;
+    flooded(program, &scratch, &mut part)?;
+    publish(&options, "cargo xtask bench smockron", "smockron", &part)
 }
 
 /// A running master, with the addresses of its sockets and of its HTTP gate.

@@ -16,28 +16,27 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, Spread, alternate};
 use tollway_bench::servers::{BenchServer, ScratchDirectory, free_address, nginx, pin_this_thread};
 use tollway_testbed::Certificates;
 
-const ROUNDS: usize = 7;
-const TURN: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 50;
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const GET: &[u8] = b"GET /?id=alice HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// The last bytes of every GIF, and so of the pixel that nginx answers with.
+const GIF_END: &[u8] = b"\0\x3b";
 /// The number of handshakes in a storm.
 const STORM: usize = 1_000;
-/// The number of storms, each after a quiet time of the same client.
-const STORMS: usize = 9;
+/// The time before each storm in which the same client is timed.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time between two requests of the client whose answers are timed.
 const PACE: Duration = Duration::from_micros(500);
 const BODY: &str = r#"{"limit":"PerUser","id":"alice","cost":1}"#;
 
 fn main() -> io::Result<()> {
-    let programs: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [tollway] = programs.as_slice() else {
-        return Err(io::Error::other("pass the path of tollway"));
-    };
+    let options = OptionSpec { programs: &["tollway"], turns: 7, seconds: 2.0, ..OptionSpec::NONE }.read()?;
+    let (tollway, turn) = (&options.programs[0], Duration::from_secs_f64(options.seconds));
     let scratch = ScratchDirectory::new()?;
     let certificates = Certificates::create(scratch.path());
     let plain = start_tollway(tollway, scratch.path(), "plain", None)?;
@@ -56,31 +55,31 @@ fn main() -> io::Result<()> {
         .iter_mut()
         .map(|load| Contestant {
             name: load.name,
-            work: Box::new(|| load.run().expect("a server answers as it did before")),
+            work: Box::new(|| load.run(turn).expect("a server answers as it did before")),
         })
         .collect();
-    println!(
-        "{CONNECTIONS} kept connections, server on one core, clients on the other: thousands of requests a second;"
-    );
-    println!("median (lowest to highest) of {ROUNDS} turns of {TURN:?}, taken alternately");
     pin_this_thread(1);
-    let standings = alternate(ROUNDS, &mut contestants);
+    let standings = alternate(options.turns, &mut contestants);
     drop(contestants);
-    for (standing, load) in standings.iter().zip(&loads) {
-        let rate = Spread::of(vec![
-            1e6 / standing.nanos.high,
-            1e6 / standing.nanos.median,
-            1e6 / standing.nanos.low,
-        ]);
-        println!(
-            "  {:16} {rate:.1}k, {:.1} µs of the server's CPU for a request",
-            standing.name,
-            load.cpu_micros()
-        );
+    let mut part = format!(
+        "{CONNECTIONS} keep-alive connections, the server on one core and the clients on the other; {} turns of {turn:?}, \
+         alternating:\nmedian (lowest to highest), and ratios turn by turn.\n\n\
+         | | requests a second | CPU time of the server a request | speed of TLS / of plain text |\n|---|---|---|---|\n",
+        options.turns
+    );
+    for (index, (standing, load)) in standings.iter().zip(&loads).enumerate() {
+        let Spread { median, low, high } = standing.nanos;
+        let rate = Spread { median: 1e9 / median, low: 1e9 / high, high: 1e9 / low };
+        // Those by TLS come after the same in plain text.
+        let ratio = if index % 2 == 0 {
+            String::new()
+        } else {
+            format!("{:.2}", standing.ratio_to(&standings[index - 1]))
+        };
+        part += &format!("| {} | {rate:.0} | {:.1} µs | {ratio} |\n", standing.name, load.cpu_micros());
     }
-    let ratio = |of: usize, to: usize| standings[of].ratio_to(&standings[to]);
-    println!("  requests/s, TLS / plain: nginx {:.2}, tollway {:.2}", ratio(1, 0), ratio(3, 2));
-    measure_storms(secured.address, &config)
+    part += &measure_storms(secured.address, &config, options.turns)?;
+    publish(&options, "cargo xtask bench tls", "tls", &part)
 }
 
 /// Some connections to one server, each of which always has one request in flight. `wrk` takes more time for a TLS
@@ -118,9 +117,9 @@ impl<'a> Load<'a> {
     }
 
     /// Runs one turn, and returns the nanoseconds of a request.
-    fn run(&mut self) -> io::Result<f64> {
+    fn run(&mut self, turn: Duration) -> io::Result<f64> {
         let (began, cpu, mut requests) = (Instant::now(), self.server.cpu_time()?, 0_u64);
-        while began.elapsed() < TURN {
+        while began.elapsed() < turn {
             for connection in &mut self.connections {
                 receive(&mut **connection)?;
                 send(&mut **connection, self.request)?;
@@ -143,7 +142,7 @@ fn send(connection: &mut dyn Connection, request: &[u8]) -> io::Result<()> {
     connection.flush()
 }
 
-/// Reads one answer: those of nginx have no body, and those of Tollway are a JSON object.
+/// Reads one answer: those of nginx are a pixel, and those of Tollway a JSON object.
 fn receive(connection: &mut dyn Connection) -> io::Result<()> {
     let (mut answer, mut filled) = ([0; 4096], 0);
     loop {
@@ -152,7 +151,7 @@ fn receive(connection: &mut dyn Connection) -> io::Result<()> {
             read => filled += read,
         }
         let answer = &answer[..filled];
-        if answer.ends_with(b"}") || answer.ends_with(b"\r\n\r\n") && answer.starts_with(b"HTTP/1.1 204 ") {
+        if answer.starts_with(b"HTTP/1.1 200 ") && answer.ends_with(b"}") || answer.ends_with(GIF_END) {
             return Ok(());
         }
     }
@@ -199,16 +198,16 @@ fn start_nginx(scratch: &Path, certificates: Option<&Certificates>) -> io::Resul
     );
     let name = if certificates.is_some() { "nginx-tls" } else { "nginx-plain" };
     let zone = "limit_req_zone $arg_id zone=per_user:10m rate=1000000r/s;";
-    let location = "location / { limit_req zone=per_user burst=1000000 nodelay; return 204; }";
+    let location = "location / { limit_req zone=per_user burst=1000000 nodelay; empty_gif; }";
     let command = nginx(scratch, name, &format!("{zone} server {{ {listen} {location} }}"))?;
     BenchServer::start(command, address)
 }
 
 /// Times the requests of a client with an open connection, while nothing else happens and during storms.
-fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<()> {
+fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>, storms: usize) -> io::Result<String> {
     let mut live = connect(address, config)?;
     let (mut quiet, mut stormy, mut ratios, mut worst, mut took) = (vec![], vec![], vec![], vec![], vec![]);
-    for _ in 0..STORMS {
+    for _ in 0..storms {
         let until = Instant::now() + QUIET;
         let calm = paced(&mut live, || Instant::now() < until)?;
         let storm_is_over = AtomicBool::new(false);
@@ -228,18 +227,20 @@ fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result
         worst.push(during.1);
         took.push(time?.as_secs_f64() * 1e3);
     }
-    println!(
-        "A client with a request every {PACE:?} over TLS; server on one core, clients on the other; {STORMS} turns"
+    let rows = [
+        ("p99 without handshakes", Spread::of(quiet), 0, " µs"),
+        ("p99 while they are made", Spread::of(stormy), 0, " µs"),
+        ("ratio of these", Spread::of(ratios), 2, ""),
+        ("the slowest answer while they are made", Spread::of(worst), 0, " µs"),
+        ("all handshakes took", Spread::of(took), 0, " ms"),
+    ];
+    let mut table = format!(
+        "\n| a client with a request every {PACE:?} by TLS, and {STORM} handshakes at once, {storms} times | |\n|---|---|\n"
     );
-    println!("  p99 in quiet: {:.0} µs", Spread::of(quiet));
-    println!("  p99 while {STORM} clients make handshakes at once: {:.0} µs", Spread::of(stormy));
-    println!("  ratio turn by turn: {:.2}", Spread::of(ratios));
-    println!(
-        "  the slowest answer of a storm: {:.0} µs; a storm took {:.0} ms",
-        Spread::of(worst),
-        Spread::of(took)
-    );
-    Ok(())
+    for (name, spread, digits, unit) in rows {
+        table += &format!("| {name} | {spread:.digits$}{unit} |\n");
+    }
+    Ok(table)
 }
 
 /// Sends requests at a fixed pace while the condition holds, and returns the microseconds that each waited.

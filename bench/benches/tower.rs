@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::hint::black_box;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use rustix::time::{ClockId, clock_gettime};
 use tollway::Limiter;
-use tollway_bench::id_stream::{Popularity, stream};
+use tollway_bench::id_stream::{IdDraw, Popularity};
+use tollway_bench::options::OptionSpec;
+use tollway_bench::page::publish;
 use tollway_bench::rounds::{Contestant, alternate};
 use tollway_tower::client::gatekeeper::Gatekeeper;
 use tollway_tower::{AdmissionLayer, ByAddress, Delayed, LocalLimit, LocalRule};
@@ -21,7 +24,6 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 const REQUESTS: usize = 200_000;
-const ROUNDS: usize = 15;
 /// The number of requests that are made in advance, outside the measured time.
 const CHUNK: usize = 512;
 const IDS: u32 = 1_000_000;
@@ -32,16 +34,20 @@ limits: { PerClient: { burst: 4000000000, count: 1, period: 1s } }
 rules: { upload: 'client:20000/1ms' }
 ";
 
-fn main() {
-    println!("a request that passes, in nanoseconds on a core:");
-    println!("median (lowest to highest) of {ROUNDS} turns, taken alternately");
-    println!("{:34} {:>24} {:>24}", "", "a request", "more than bare");
-    let standings = alternate(ROUNDS, &mut contestants());
-    for standing in &standings {
-        let (nanos, more) =
-            (format!("{:.0}", standing.nanos), format!("{:.0}", standing.nanos_over(&standings[0])));
-        println!("{:34} {nanos:>24} {more:>24}", standing.name);
+fn main() -> io::Result<()> {
+    let options = OptionSpec { turns: 15, ..OptionSpec::NONE }.read()?;
+    let standings = alternate(options.turns, &mut contestants());
+    let mut table = format!(
+        "Nanoseconds on a core, {} turns of {REQUESTS} requests, alternating: median (lowest to highest), and differences\n\
+         turn by turn.\n\n| | a request | added by the layer |\n|---|---|---|\n",
+        options.turns
+    );
+    for (index, standing) in standings.iter().enumerate() {
+        let added =
+            if index == 0 { String::new() } else { format!("{:.0}", standing.nanos_over(&standings[0])) };
+        table += &format!("| {} | {:.0} | {added} |\n", standing.name, standing.nanos);
     }
+    publish(&options, "cargo xtask bench tower", "tower", &table)
 }
 
 fn contestants() -> Vec<Contestant<'static>> {
@@ -55,22 +61,28 @@ fn contestants() -> Vec<Contestant<'static>> {
     let gatekeeper = Gatekeeper::new("127.0.0.1:9", "api").expect("a thread");
     let gatekeeper = AdmissionLayer::new(gatekeeper);
     let one = || std::iter::repeat(v4(1));
-    let many: Vec<_> = stream(Popularity::Uniform, IDS, REQUESTS, 1).into_iter().map(v4).collect();
+    let many: Vec<_> =
+        IdDraw::new(Popularity::Uniform, IDS, 1).stream(REQUESTS).into_iter().map(v4).collect();
     let v6 = || std::iter::repeat(Ipv6Addr::new(0x2001, 0xdb8, 0x1111, 0x2222, 0x3333, 0x4444, 5, 6).into());
     vec![
-        contestant("bare", HelloService, one(), request),
-        contestant("limit, one address", layer.layer(HelloService), one(), request),
-        contestant("limit, one IPv6 network", layer.layer(HelloService), v6(), request),
+        contestant("the service alone", HelloService, one(), request),
+        contestant("a limit, one address", layer.layer(HelloService), one(), request),
+        contestant("a limit, one IPv6 network", layer.layer(HelloService), v6(), request),
         contestant(
-            "limit, a million addresses",
+            "a limit, a million addresses",
             layer.layer(HelloService),
             many.into_iter().cycle(),
             request,
         ),
-        contestant("limit, behind two proxies", behind.layer(HelloService), one(), forwarded),
-        contestant("limit, where others would wait", delayed.layer(HelloService), one(), request),
-        contestant("rule, one address", rule.layer(HelloService), one(), request),
-        contestant("gatekeeper without a master", gatekeeper.layer(HelloService), one(), request),
+        contestant(
+            "a limit, behind two proxies in `X-Forwarded-For`",
+            behind.layer(HelloService),
+            one(),
+            forwarded,
+        ),
+        contestant("a limit with `Delayed`", delayed.layer(HelloService), one(), request),
+        contestant("a rule, one address", rule.layer(HelloService), one(), request),
+        contestant("a gatekeeper without delays", gatekeeper.layer(HelloService), one(), request),
     ]
 }
 

@@ -3,8 +3,6 @@
 //! Only the numbers of the ids are prepared in advance, four bytes each, so that reading the stream does not push the
 //! buckets of a contestant out of the cache.
 
-use std::fmt::Write;
-
 /// A random generator that gives the same numbers in every run.
 pub struct SplitMix64(u64);
 
@@ -39,22 +37,44 @@ pub enum Popularity {
     One,
 }
 
-/// Returns the ids of `count` requests, drawn from `ids` ids.
-pub fn stream(popularity: Popularity, ids: u32, count: usize, seed: u64) -> Vec<u32> {
-    let mut random = SplitMix64::new(seed);
-    let cumulative = match popularity {
-        Popularity::Zipf(exponent) => zipf_cumulative(ids, exponent),
-        Popularity::Uniform | Popularity::One => Vec::new(),
-    };
-    let mut pick = || match popularity {
-        Popularity::Uniform => (random.next_u64() % u64::from(ids)).try_into().unwrap_or(ids),
-        Popularity::Zipf(_) => {
-            let share = random.next_fraction();
-            cumulative.partition_point(|step| *step < share).try_into().unwrap_or(ids)
+/// Draws streams of ids, each different from the one before.
+pub struct IdDraw {
+    ids: u32,
+    popularity: Popularity,
+    /// The cumulative distribution of a Zipf law, and empty for the others.
+    cumulative: Vec<f64>,
+    random: SplitMix64,
+}
+
+impl IdDraw {
+    /// Returns a source that draws from `ids` ids.
+    pub fn new(popularity: Popularity, ids: u32, seed: u64) -> Self {
+        let cumulative = match popularity {
+            Popularity::Zipf(exponent) => zipf_cumulative(ids, exponent),
+            Popularity::Uniform | Popularity::One => Vec::new(),
+        };
+        Self { ids, popularity, cumulative, random: SplitMix64::new(seed) }
+    }
+
+    /// Returns the ids of the next `count` requests.
+    pub fn stream(&mut self, count: usize) -> Vec<u32> {
+        (0..count).map(|_| self.draw()).collect()
+    }
+
+    fn draw(&mut self) -> u32 {
+        match self.popularity {
+            Popularity::Uniform => {
+                (self.random.next_u64() % u64::from(self.ids)).try_into().unwrap_or(self.ids)
+            }
+            Popularity::Zipf(_) => {
+                let share = self.random.next_fraction();
+                let rank = self.cumulative.partition_point(|step| *step < share);
+                // Rounding leaves the last step a little below 1.
+                u32::try_from(rank).unwrap_or(self.ids).min(self.ids - 1)
+            }
+            Popularity::One => 0,
         }
-        Popularity::One => 0,
-    };
-    (0..count).map(|_| pick()).collect()
+    }
 }
 
 /// Returns the cumulative distribution: for each id, the fraction of requests that it and the more popular ids make.
@@ -82,11 +102,19 @@ impl IdBuffer {
         Self { ids: vec![String::with_capacity(16); Self::SIZE] }
     }
 
-    /// Writes these ids into the buffer, in place of the previous ones.
+    /// Writes these ids into the buffer, in place of the previous ones: `user-` and ten digits.
+    ///
+    /// It takes a few nanoseconds an id. While one thread fills its buffer another has the buckets to itself, so a slow
+    /// way to write ids would hide what the threads cost each other.
     pub fn fill(&mut self, numbers: &[u32]) -> &[String] {
         for (id, number) in self.ids.iter_mut().zip(numbers) {
+            let (mut text, mut rest) = (*b"user-0000000000", *number);
+            for digit in text.iter_mut().skip("user-".len()).rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
             id.clear();
-            write!(id, "user-{number:010}").unwrap_or_default();
+            id.push_str(std::str::from_utf8(&text).unwrap_or_default());
         }
         &self.ids[..numbers.len()]
     }
@@ -95,5 +123,28 @@ impl IdBuffer {
 impl Default for IdBuffer {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_padded_numbers() {
+        assert_eq!(IdBuffer::new().fill(&[42, u32::MAX]), ["user-0000000042", "user-4294967295"]);
+    }
+
+    #[test]
+    fn a_second_stream_is_not_the_first() {
+        let mut source = IdDraw::new(Popularity::Uniform, 1_000_000, 1);
+        assert_ne!(source.stream(100), source.stream(100));
+    }
+
+    #[test]
+    fn the_first_id_of_a_zipf_law_is_the_most_popular() {
+        let stream = IdDraw::new(Popularity::Zipf(0.99), 1_000, 1).stream(10_000);
+        let count = |id| stream.iter().filter(|drawn| **drawn == id).count();
+        assert!(count(0) > count(1) && count(1) > count(100) && stream.iter().all(|id| *id < 1_000));
     }
 }

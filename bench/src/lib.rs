@@ -3,8 +3,10 @@
 
 pub mod connections;
 pub mod generator;
+pub mod http_client;
 pub mod id_stream;
 pub mod load_contest;
+pub mod options;
 pub mod page;
 pub mod rounds;
 pub mod servers;

@@ -1,19 +1,17 @@
 //! Loads several servers in turn with `tollway bench`, and compares their rates and their CPU time.
 
 use std::cell::RefCell;
+use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::{env, io};
 
 use crate::generator::{LoadGenerator, LoadResult};
-use crate::page::write_section;
+use crate::options::{OptionSpec, Options};
+use crate::page::publish;
 use crate::rounds::{ContestResult, Contestant, Spread, alternate};
 use crate::servers::BenchServer;
 
 /// The flags that every run of the load generator has.
 pub const KEYS: &str = "--keys 1000000 --connections 50";
-/// The fewest turns whose results are written into the page.
-const TURNS_MIN: usize = 5;
 
 /// A contest of servers under the same load generator.
 pub struct LoadContest {
@@ -23,6 +21,7 @@ pub struct LoadContest {
     pub turns: usize,
     /// The length of a turn.
     pub seconds: f64,
+    options: Options,
 }
 
 /// A server that gets load, with the protocol and flags of the load generator.
@@ -50,27 +49,11 @@ impl LoadContest {
     /// Reads the arguments of the process: the paths of these programs, of which the first generates the load, and
     /// perhaps `--turns N` and `--seconds S`. Returns the paths too.
     pub fn from_arguments<const N: usize>(programs: [&str; N]) -> io::Result<(Self, [String; N])> {
-        let wrong = || {
-            let programs = programs.join(", ");
-            io::Error::other(format!("pass the paths of {programs}, and perhaps --turns N and --seconds S"))
-        };
-        // Cargo adds `--bench`.
-        let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
-        let mut paths = programs.map(str::to_owned);
-        for path in &mut paths {
-            *path = arguments.next().ok_or_else(wrong)?;
-        }
-        let (mut turns, mut seconds) = (7, 1.5);
-        while let Some(flag) = arguments.next() {
-            let value = arguments.next().unwrap_or_default();
-            match flag.as_str() {
-                "--turns" => turns = value.parse().map_err(|_| wrong())?,
-                "--seconds" => seconds = value.parse().map_err(|_| wrong())?,
-                _ => return Err(wrong()),
-            }
-        }
-        let generator = LoadGenerator(paths.first().ok_or_else(wrong)?.clone());
-        Ok((Self { generator, turns, seconds }, paths))
+        let options =
+            OptionSpec { programs: &programs, turns: 7, seconds: 1.5, ..OptionSpec::NONE }.read()?;
+        let paths: [String; N] = options.programs.clone().try_into().expect("a path for each program");
+        let generator = LoadGenerator(options.programs[0].clone());
+        Ok((Self { generator, turns: options.turns, seconds: options.seconds, options }, paths))
     }
 
     /// Returns the lines that are above the results of contests with [`KEYS`].
@@ -82,14 +65,9 @@ impl LoadContest {
         )
     }
 
-    /// Prints results, and writes them into this section of docs/benchmarks.md if there were enough turns.
-    pub fn publish(&self, section: &str, results: &str) -> io::Result<()> {
-        println!("{results}");
-        if self.turns < TURNS_MIN {
-            return Ok(());
-        }
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
-        write_section(&page, section, results)
+    /// Prints the results of this benchmark, and writes them into its section of the page if there were enough turns.
+    pub fn publish(&self, name: &str, results: &str) -> io::Result<()> {
+        publish(&self.options, &format!("cargo xtask bench {name}"), name, results)
     }
 
     /// Measures the requests a second of each server.

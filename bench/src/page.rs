@@ -1,11 +1,43 @@
-//! Writes the results of a benchmark into a page, between `<!-- name -->` and `<!-- /name -->`.
+//! Writes the results of a benchmark into `docs/benchmarks.md`, between `<!-- name -->` and `<!-- /name -->`.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::process::Command;
+use std::{fs, io};
+
+use crate::options::Options;
+
+/// Prints the results of a benchmark, and writes them into its section of the page if the run was complete.
+///
+/// `command` is what somebody would type to measure again. The section begins with it, and with the commit.
+pub fn publish(options: &Options, command: &str, section: &str, results: &str) -> io::Result<()> {
+    println!("{results}");
+    if !options.is_complete() {
+        eprintln!("a short run, which is not written into docs/benchmarks.md");
+        return Ok(());
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+    write_section(&page, section, &format!("{}\n\n{results}", measured_by(command)?))
+}
+
+/// Returns the line that says by which command and at which commit something was measured. A project test requires it.
+fn measured_by(command: &str) -> io::Result<String> {
+    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", ".", ":!docs", ":!*.md"])?;
+    let changes = if changed.trim().is_empty() { "" } else { ", with changes on top" };
+    Ok(format!("Measured by `{command}` at commit {}{changes}.", commit.trim()))
+}
+
+fn git(arguments: &[&str]) -> io::Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new("git").current_dir(root).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
 
 /// Replaces one section of the page with `text`. The rest of the page stays as it is.
-pub fn write_section(page: &Path, name: &str, text: &str) -> io::Result<()> {
+fn write_section(page: &Path, name: &str, text: &str) -> io::Result<()> {
     let before = fs::read_to_string(page)?;
     let after = with_section(&before, name, text)
         .ok_or_else(|| io::Error::other(format!("{} has no place for {name}", page.display())))?;

@@ -6,6 +6,7 @@
 //! cargo xtask advisories    licences, sources and known vulnerabilities of what is depended on
 //! cargo xtask words         doc summaries, lines and names that break the rules of plain words
 //! cargo xtask bench core    one benchmark, beside its peers
+//! cargo xtask instructions  the instructions of the hot paths, beside those of the last change
 //! cargo xtask soak          a fleet of real processes under load, for a minute
 //! ```
 //!
@@ -17,6 +18,7 @@ mod bench;
 mod build_cost;
 mod ci;
 mod features;
+mod instructions;
 mod macos;
 mod python;
 mod report;
@@ -68,7 +70,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run every check that must pass before a change lands (about 20 minutes from a fresh clone)
+    /// Run every check that must pass before a change lands (about 25 minutes from a fresh clone)
     Ci,
     /// Check every feature of the crates that have any, one at a time
     Features,
@@ -89,6 +91,12 @@ enum Task {
         /// Arguments for the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Count the instructions of the hot paths; fails if one rose by more than 3 % (installs valgrind if it is missing)
+    Instructions {
+        /// Write the counts as the new baseline instead
+        #[arg(long)]
+        bless: bool,
     },
     /// Run a master and four gatekeepers under load, and print the results
     Soak {
@@ -125,6 +133,7 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         Task::Advisories => code = advisories::run(&mut steps)?,
         Task::Words { paths } => return report::run(&paths).map(|()| ExitCode::SUCCESS),
         Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
+        Task::Instructions { bless } => instructions::run(&mut steps, bless)?,
         Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();

@@ -44,6 +44,7 @@ pub const PARTS: &[Part] = &[
     part("testbed", "testbed"),
     Part { name: "bench", folder: "bench", without: Some("bench/peers") },
     part("peers", "bench/peers"),
+    part("instructions", "bench/instructions"),
     part("examples", "examples"),
     part("fuzz", "fuzz"),
     part("store/redis", "crates/tollway/src/store/redis"),

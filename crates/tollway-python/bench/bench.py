@@ -1,6 +1,7 @@
 """Decisions a second, beside the package `limits`, whose moving window keeps the same promise.
 
     $ cargo xtask bench python
+    $ cargo xtask bench python --turns 3     # a quick try, which is not written into the page
 
 Both decide in turns, in one process and over one Redis. The ratio is taken turn by turn, and its median is printed with the
 lowest and the highest. What `limits` does in the background for its decisions has ended before Tollway begins.
@@ -23,7 +24,8 @@ from limits.strategies import MovingWindowRateLimiter
 
 from tollway import RateLimit, RateLimitExceeded
 
-TURNS = 9
+TURNS = int(sys.argv[sys.argv.index("--turns") + 1]) if "--turns" in sys.argv else 9
+TURNS_MIN = 5  # Those of shorter runs are not written into the page.
 KEYS = [f"user-{number}" for number in range(100_000)]
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 3))
 THREADS, IN_FLIGHT = 8, 64
@@ -35,6 +37,8 @@ def main():
     with redis() as url:
         over_redis(url)
         asyncio.run(over_redis_awaited(url))
+    if TURNS >= TURNS_MIN:
+        write_section()
 
 
 def in_memory():
@@ -153,15 +157,41 @@ async def timed_awaited(decide, keys):
 
 
 def heading():
-    print(f"Python {sys.version.split()[0]}, limits {limits.__version__}, {TURNS} turns; µs a decision, median (lowest to highest)")
-    print("| | limits | tollway | ratio |")
-    print("|---|---|---|---|")
+    say(f"CPython {sys.version.split()[0]}, `limits` {limits.__version__}, {TURNS} turns: microseconds a decision, median (lowest to")
+    say("highest), and ratios turn by turn.\n")
+    say("| | `limits` | tollway | ratio |")
+    say("|---|---|---|---|")
+
+
+lines = []
+
+
+def say(line):
+    lines.append(line)
+    print(line, flush=True)
+
+
+def write_section():
+    """Replaces the section of the page, as the other benchmarks do."""
+    page = os.path.join(ROOT, "docs/benchmarks.md")
+    with open(page, encoding="utf-8") as file:
+        before, rest = file.read().split("<!-- python -->\n")
+    after = rest.split("<!-- /python -->")[1]
+    changes = ", with changes on top" if git("status", "--porcelain", "--", ".", ":!docs", ":!*.md") else ""
+    measured = f"Measured by `cargo xtask bench python` at commit {git('rev-parse', '--short=10', 'HEAD')}{changes}."
+    text = "\n".join([measured, "", *lines])
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(f"{before}<!-- python -->\n{text}\n<!-- /python -->{after}")
+
+
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def report(name, count, turns):
     theirs, ours = ([turn[side] / count * 1e6 for turn in turns] for side in (0, 1))
     ratios = [theirs / ours for theirs, ours in turns]
-    print(f"| {name} | {spread(theirs)} | {spread(ours)} | {spread(ratios)} |", flush=True)
+    say(f"| {name} | {spread(theirs)} | {spread(ours)} | {spread(ratios)} |")
 
 
 def spread(numbers):

@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollway-top", &["tollway-client"]),
     ("tollway-load", &["tollway-core", "tollway-wire"]),
     ("tollway-bench", &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-tower"]),
+    ("tollway-instructions", &["tollway-wire", "tollway", "tollway-server"]),
     ("tollway-testbed", &["tollway-wire"]),
     ("xtask", &[]),
 ];
