@@ -194,12 +194,13 @@ proptest! {
     }
 
     #[test]
-    fn five_integers_are_an_array(numbers: [i64; 5]) {
+    fn five_integers_are_an_array(first: bool, numbers: [i64; 4]) {
         for numbers in [numbers, numbers.map(|number| number % 20)] {
             let (mut quick, mut plain) = (Vec::new(), Vec::new());
-            ReplyWriter::new(&mut quick, RespVersion::Resp2).five_integers(numbers);
+            ReplyWriter::new(&mut quick, RespVersion::Resp2).five_integers(first, numbers);
             let mut reply = ReplyWriter::new(&mut plain, RespVersion::Resp3);
             reply.array(5);
+            reply.integer(i64::from(first));
             numbers.into_iter().for_each(|number| reply.integer(number));
             prop_assert_eq!(&quick, &plain);
             prop_assert_eq!(reply_len(&quick), Ok(Some(quick.len())));

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tollway_core::{Bill, Charge, Decision, InlineLimit};
-use tollway_wire::resp::{self, ReplyWriter, ThrottleUse, Words};
+use tollway_wire::resp::{self, ReplyWriter, ThrottleRequest, ThrottleTemplate, ThrottleUse};
 
-use self::collector::{Asked, Collector, Stop};
+use self::collector::{Asked, Collected, Collector, Stop};
 pub(crate) use self::connection::RespConnection;
 use self::connection::Transaction;
 use super::{CountedPolicy, Service};
@@ -72,6 +72,8 @@ pub(crate) struct RespScratch {
     decisions: Vec<Decision>,
     /// The replies that need no store, until their turn comes.
     prepared: Vec<u8>,
+    /// The numbers that came last, on any connection. On the heap, because these buffers are moved for every read.
+    template: Option<Box<ThrottleTemplate>>,
 }
 
 /// The reason why no more commands were answered.
@@ -162,13 +164,14 @@ impl RespService {
         outbox: &mut Vec<u8>,
         scratch: &mut RespScratch,
     ) -> (usize, End) {
-        let (mut taken, mut words, mut asked) = (0, Words::new(), ArrayVec::new());
+        let (mut taken, mut words, mut collected) = (0, None, Collected::default());
         loop {
-            let mut collector = Collector::new(self, policy, connection, &mut scratch.prepared, &mut asked);
+            let RespScratch { prepared, template, .. } = scratch;
+            let mut collector = Collector::new(self, policy, connection, prepared, template, &mut collected);
             let stop = collector.collect(inbox, &mut taken, &mut words);
             collector.count();
             let mut reply = ReplyWriter::new(outbox, connection.version);
-            self.settle(policy, &asked, scratch, &mut reply).await;
+            self.settle(policy, &collected, scratch, &mut reply).await;
             match stop {
                 Stop::Full => {}
                 Stop::Incomplete => return (taken, End::Incomplete),
@@ -193,14 +196,15 @@ impl RespService {
     async fn settle(
         &self,
         policy: &CountedPolicy,
-        asked: &[Asked<'_>],
+        collected: &Collected<'_>,
         scratch: &mut RespScratch,
         reply: &mut ReplyWriter<'_>,
     ) {
-        let RespScratch { decisions, prepared } = scratch;
+        let RespScratch { decisions, prepared, .. } = scratch;
+        let Collected { asked, requests } = collected;
         // Filled where they stay: collecting would copy their whole capacity, which took longer than one decision.
         let mut charges = ArrayVec::<Charge<'_>, BATCH>::new();
-        charges.extend(asked.iter().filter_map(|asked| self.charge(asked)));
+        charges.extend(asked.iter().filter_map(|asked| self.charge(asked, requests)));
         let mut bills = ArrayVec::<Bill<'_>, BATCH>::new();
         bills.extend(charges.iter().map(Bill::one));
         decisions.clear();
@@ -219,23 +223,24 @@ impl RespService {
             let mut decision = || decisions.next().expect("every charge is decided");
             match asked {
                 Asked::Prepared(range) => reply.written(&prepared[range.clone()]),
-                Asked::Throttle(request) => request.put_decision(decision(), reply),
+                Asked::Throttle { request, .. } => requests[*request].put_decision(decision(), reply),
                 Asked::Toll(charge) => resp::put_decision(charge, decision(), reply),
             }
         }
     }
 
     /// Returns the charge of a command; `None` if its reply needs no store.
-    fn charge<'c>(&'c self, asked: &'c Asked<'_>) -> Option<Charge<'c>> {
+    fn charge<'c>(&'c self, asked: &'c Asked<'_>, requests: &'c [ThrottleRequest<'_>]) -> Option<Charge<'c>> {
         match asked {
             Asked::Prepared(_) => None,
             Asked::Toll(charge) => Some(charge.held_to(charge.algorithm())),
-            Asked::Throttle(request) => {
+            Asked::Throttle { key, request } => {
+                let request = &requests[*request];
                 let cost = match request.usage() {
                     ThrottleUse::Spend(cost) => cost,
                     ThrottleUse::TooMuch | ThrottleUse::GiveBack(_) => 0,
                 };
-                let charge = self.inline.charge(request.inline.algorithm(), request.key, cost);
+                let charge = self.inline.charge(request.inline.algorithm(), key, cost);
                 Some(charge.expect("what is above the burst is only looked at"))
             }
         }

@@ -33,6 +33,8 @@ struct Generation {
 #[derive(Debug)]
 struct NewestCells {
     generation: u64,
+    /// The place of its sketch.
+    place: usize,
     cells: Cells,
 }
 
@@ -43,14 +45,30 @@ impl Generations {
     /// Adds an amount to an id, in this generation.
     #[inline]
     pub(crate) fn add(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        // Nearly always, the newest generation is the current one, and something was counted in it before.
+        if let Some(newest) = &mut self.newest
+            && newest.generation == generation
+            && let Some(kept) = &mut self.kept[newest.place]
+            && kept.number == generation
+        {
+            return kept.sketch.add(Some(&mut newest.cells), hash, subject, id, amount);
+        }
+        self.add_first(generation, hash, subject, id, amount);
+    }
+
+    /// Adds an amount to an id, in a generation that may have to be made first.
+    #[cold]
+    fn add_first(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
         let Self { kept, newest } = self;
-        let newest = newest.get_or_insert_with(|| NewestCells { generation, cells: Cells::new() });
+        let place = place(generation);
+        let newest = newest.get_or_insert_with(|| NewestCells { generation, place, cells: Cells::new() });
+        let sketch = current(&mut kept[place], generation);
         if newest.generation < generation {
             newest.cells.clear();
-            newest.generation = generation;
+            (newest.generation, newest.place) = (generation, place);
         }
         let cells = (newest.generation == generation).then_some(&mut newest.cells);
-        current(kept, generation).add(cells, hash, subject, id, amount);
+        sketch.add(cells, hash, subject, id, amount);
     }
 
     /// Returns the counts that are shown in this generation.
@@ -71,9 +89,7 @@ impl Generations {
 }
 
 /// Returns the sketch of a generation, emptied if it had another.
-#[inline]
-fn current(kept: &mut [Option<Generation>; KEPT], number: u64) -> &mut Sketch {
-    let place = &mut kept[place(number)];
+fn current(place: &mut Option<Generation>, number: u64) -> &mut Sketch {
     let generation = place.get_or_insert_with(|| Generation { number, sketch: Sketch::new() });
     if generation.number != number {
         generation.sketch.clear();

@@ -190,6 +190,29 @@ fn numbers_of_clients_are_refused_where_that_is_configured() {
     assert!(client.ask("CL.THROTTLE k 1 1 1").starts_with("-ERR this gate takes no numbers"));
 }
 
+/// Numbers that a worker has parsed are not parsed again, also if another connection sends them.
+#[test]
+fn known_numbers_are_kept_in_a_transaction_and_may_change_at_any_command() {
+    let harness = start_with(POLICY, |settings| settings.workers = 1);
+    let (mut one, mut other) = (harness.redis(), harness.redis());
+    assert_eq!(one.ask("CL.THROTTLE a 9 1 60"), "*5 :0 :10 :9 :-1 :60");
+    assert_eq!(other.ask("CL.THROTTLE a 9 1 60"), "*5 :0 :10 :8 :-1 :120");
+    assert_eq!(other.ask("MULTI"), "+OK");
+    assert_eq!(other.ask("CL.THROTTLE a 9 1 60"), "+QUEUED");
+    assert_eq!(one.ask("CL.THROTTLE a 9 1 60 3"), "*5 :0 :10 :5 :-1 :300");
+    assert_eq!(other.ask("EXEC"), "*1 *5 :0 :10 :4 :-1 :360");
+    other.send(&commands(["CL.THROTTLE b 9 1 60", "MULTI", "CL.THROTTLE b 9 1 60", "EXEC"]));
+    for reply in ["*5 :0 :10 :9 :-1 :60", "+OK", "+QUEUED", "*1 *5 :0 :10 :8 :-1 :120"] {
+        assert_eq!(other.reply(), reply);
+    }
+    // More different numbers than are settled together.
+    let bursts: Vec<_> = (0..40).map(|burst| format!("THROTTLE c{burst} {} 1 60", 90_000 + burst)).collect();
+    one.send(&commands(bursts.iter().map(String::as_str)));
+    for burst in 0..40 {
+        assert_eq!(one.reply(), format!("*5 :1 :{} :{} :60 :0", 90_000 + burst, 89_999 + burst));
+    }
+}
+
 #[test]
 fn a_transaction_has_a_bound() {
     let bounds = Bounds { transaction: 60, ..Bounds::default() };

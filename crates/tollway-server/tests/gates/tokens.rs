@@ -342,6 +342,26 @@ fn every_command_needs_its_scope_and_no_other() {
     }
 }
 
+/// Numbers that a worker has parsed are not parsed again, but every connection is checked.
+#[test]
+fn numbers_that_another_redis_client_sent_are_no_login() {
+    let mut tokens = Tokens::new();
+    tokens.add("shop", Scope::Decide, Some("Login"));
+    let server = start_with(POLICY, |settings| {
+        settings.workers = 1;
+        settings.gates.resp_access = tokens.access();
+    });
+    let (command, mut client) = ("CL.THROTTLE k 9 1 60", server.redis());
+    assert_eq!(client.ask(&format!("AUTH {}", tokens.of("decide"))), "+OK");
+    assert_eq!(client.ask(command), "*5 :0 :10 :9 :-1 :60");
+    assert!(server.redis().ask(command).starts_with("-NOAUTH "));
+    let mut shop = server.redis();
+    assert_eq!(shop.ask(&format!("AUTH {}", tokens.of("shop"))), "+OK");
+    assert!(shop.ask(command).starts_with("-NOPERM "));
+    assert!(shop.ask(command).starts_with("-NOPERM "));
+    assert_eq!(client.ask(command), "*5 :0 :10 :8 :-1 :120");
+}
+
 #[test]
 fn a_redis_client_logs_in_by_a_token_and_its_name() {
     let mut tokens = Tokens::new();

@@ -35,8 +35,15 @@ pub struct ReplyWriter<'o> {
     version: RespVersion,
 }
 
-/// The bytes that five integers take at most, with the line of their array.
-const FIVE_MAX: usize = 4 + 5 * 23;
+/// The line of an array of five integers, and the first of them if it is 0.
+const FIRST: &[u8; 8] = b"*5\r\n:0\r\n";
+/// The bytes that an integer takes at most, with its mark and its line end.
+const INTEGER_MAX: usize = 23;
+/// The bytes that five integers take at most, and what [`short_line`] has behind the last.
+const FIVE_MAX: usize = FIRST.len() + 4 * INTEGER_MAX + size_of::<u64>();
+/// The bytes that five integers of up to four digits take at most. They are copied as a whole: a copy of as many bytes
+/// as there are would be a call.
+const SHORT_FIVE_MAX: usize = FIRST.len() + 4 * size_of::<u64>();
 
 impl<'o> ReplyWriter<'o> {
     /// Creates a writer that appends to `out`.
@@ -77,16 +84,29 @@ impl<'o> ReplyWriter<'o> {
         self.line(b':', itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Appends an array of five integers in one piece, which is the reply that nearly every command gets.
+    /// Appends an array of five integers in one piece, which is the reply that nearly every command gets. The first is
+    /// 1 or 0.
     #[inline]
-    pub fn five_integers(&mut self, numbers: [i64; 5]) {
-        let mut buffer = [0; FIVE_MAX];
-        buffer[..4].copy_from_slice(b"*5\r\n");
-        let mut at = 4;
-        for number in numbers {
-            at += put_integer(&mut buffer[at..], number);
+    pub fn five_integers(&mut self, first: bool, others: [i64; 4]) {
+        let mut bytes = [0; FIVE_MAX];
+        bytes[..FIRST.len()].copy_from_slice(if first { b"*5\r\n:1\r\n" } else { FIRST });
+        let mut len = FIRST.len();
+        for number in others {
+            let place = &mut bytes[len..];
+            len += match short_line(number) {
+                Some((line, line_len)) => {
+                    place[..size_of::<u64>()].copy_from_slice(&line.to_le_bytes());
+                    line_len
+                }
+                None => put_long_line(place, number),
+            };
         }
-        self.out.extend_from_slice(&buffer[..at]);
+        if len > SHORT_FIVE_MAX {
+            return self.out.extend_from_slice(&bytes[..len]);
+        }
+        let end = self.out.len() + len;
+        self.out.extend_from_slice(&bytes[..SHORT_FIVE_MAX]);
+        self.out.truncate(end);
     }
 
     /// Appends a string of any bytes.
@@ -164,40 +184,44 @@ impl<'o> ReplyWriter<'o> {
     }
 }
 
-/// Writes the line of an integer to the start of `place`, and returns its length. The numbers that nearly every reply
-/// has are written in place: a copy of a few digits costs more than the digits.
+/// Returns the line of an integer of up to four digits, from the lowest byte on, and its length; `None` if the integer
+/// is longer.
 #[inline]
-fn put_integer(place: &mut [u8], number: i64) -> usize {
-    match number {
-        -1 => {
-            place[..5].copy_from_slice(b":-1\r\n");
-            5
-        }
-        0..=9_999 => {
-            let digits = 1 + usize::from(number > 9) + usize::from(number > 99) + usize::from(number > 999);
-            let line = &mut place[..digits + 3];
-            line[0] = b':';
-            let mut rest = number.unsigned_abs();
-            for digit in line[1..=digits].iter_mut().rev() {
-                *digit = DIGITS[(rest % 10) as usize];
-                rest /= 10;
-            }
-            line[digits + 1..].copy_from_slice(b"\r\n");
-            line.len()
-        }
-        _ => {
-            let mut digits = itoa::Buffer::new();
-            let digits = digits.format(number).as_bytes();
-            let line = &mut place[..digits.len() + 3];
-            line[0] = b':';
-            line[1..=digits.len()].copy_from_slice(digits);
-            line[digits.len() + 1..].copy_from_slice(b"\r\n");
-            line.len()
-        }
+fn short_line(number: i64) -> Option<(u64, usize)> {
+    if number == -1 {
+        return Some((u64::from_le_bytes(*b":-1\r\n\0\0\0"), 5));
     }
+    let number = usize::try_from(number).ok().filter(|number| *number <= 9_999)?;
+    let digits = u32::from(PAIRS[number / 100]) | u32::from(PAIRS[number % 100]) << 16;
+    // The last digit counts, also if it is a zero.
+    let zeros = ((digits ^ u32::from_le_bytes(*b"0000")) | 1 << 31).trailing_zeros() / u8::BITS;
+    let shown = 4 - zeros;
+    let digits = u64::from(digits.wrapping_shr(zeros * u8::BITS));
+    let line_end = u64::from(u16::from_le_bytes(*b"\r\n")).wrapping_shl((shown + 1) * u8::BITS);
+    Some((u64::from(b':') | digits << u8::BITS | line_end, shown as usize + 3))
 }
 
-const DIGITS: &[u8; 10] = b"0123456789";
+/// Writes the line of an integer of any length to the start of `place`, and returns its length.
+#[inline(never)]
+fn put_long_line(place: &mut [u8], number: i64) -> usize {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number).as_bytes();
+    let line = &mut place[..digits.len() + 3];
+    line[0] = b':';
+    line[1..=digits.len()].copy_from_slice(digits);
+    line[digits.len() + 1..].copy_from_slice(b"\r\n");
+    line.len()
+}
+
+/// The two digits of each number below 100, the first one in the lower byte.
+const PAIRS: [u16; 100] = {
+    let (mut pairs, mut number) = ([0; 100], 0_u8);
+    while number < 100 {
+        pairs[number as usize] = u16::from_le_bytes([b'0' + number / 10, b'0' + number % 10]);
+        number += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {
@@ -207,11 +231,17 @@ mod tests {
     fn five_integers_are_an_array_of_them() {
         let borders = [0, 9, 10, 99, 100, 999, 1_000, 9_999, 10_000, i64::MAX];
         for number in borders.into_iter().chain(borders.map(|border| -border)).chain([-1, -2, i64::MIN]) {
-            let (mut together, mut alone) = (Vec::new(), b"*5\r\n".to_vec());
-            ReplyWriter::new(&mut together, RespVersion::Resp2).five_integers([number; 5]);
+            let (mut together, mut alone) = (Vec::new(), Vec::new());
+            ReplyWriter::new(&mut together, RespVersion::Resp2).five_integers(number > 99, [number; 4]);
             let mut reply = ReplyWriter::new(&mut alone, RespVersion::Resp2);
-            (0..5).for_each(|_| reply.integer(number));
+            reply.array(5);
+            reply.integer(i64::from(number > 99));
+            (0..4).for_each(|_| reply.integer(number));
             assert_eq!(together, alone, "{number}");
+        }
+        for number in 0..=10_000 {
+            let line = short_line(number).map(|(line, len)| line.to_le_bytes()[..len].to_vec());
+            assert_eq!(line, (number < 10_000).then(|| format!(":{number}\r\n").into_bytes()));
         }
     }
 }

@@ -7,41 +7,62 @@ use super::words::length;
 /// The bytes of a line end.
 const LINE_END: usize = 2;
 
-/// A `CL.THROTTLE` or `THROTTLE` that was parsed, and the bytes around its key. A client nearly always sends the same
-/// numbers again, with another key.
-#[derive(Clone, Copy, Debug)]
-pub struct ThrottleTemplate<'a> {
-    /// The bytes up to the length of the key.
-    before: &'a [u8],
-    /// The bytes after the key.
-    after: &'a [u8],
-    request: ThrottleRequest<'a>,
+/// The most bytes of a template before the length of its key, and after its key. Numbers that are longer, with zeros
+/// before them, make no template.
+const BEFORE_MAX: usize = 32;
+const AFTER_MAX: usize = 112;
+
+/// The numbers of a `CL.THROTTLE` or `THROTTLE` that was parsed, and the bytes around its key. A client nearly always
+/// sends the same numbers again, with another key, and so do the other clients of a server: so a template outlives the
+/// bytes that it was made from.
+#[derive(Clone, Debug)]
+pub struct ThrottleTemplate {
+    before: [u8; BEFORE_MAX],
+    before_len: usize,
+    after: [u8; AFTER_MAX],
+    after_len: usize,
+    request: ThrottleRequest<'static>,
 }
 
-impl<'a> ThrottleTemplate<'a> {
-    /// Creates the template of a command that was parsed from these bytes, or `None` if they are plain text.
-    pub fn new(command: &'a [u8], request: ThrottleRequest<'a>) -> Option<Self> {
+impl ThrottleTemplate {
+    /// Creates the template of a command that was parsed from these bytes, or `None` if they are plain text or long.
+    pub fn new(command: &[u8], request: &ThrottleRequest<'_>) -> Option<Self> {
         let (_, name) = marked_length(command, b'*', 0)?;
         let (_, name_end) = string(command, name)?;
         let key = name_end + LINE_END;
         let (start, end) = string(command, key)?;
-        let is_key = command.get(start..end) == Some(request.key);
-        is_key.then(|| Self { before: &command[..=key], after: &command[end..], request })
+        let (before, after) = (&command[..=key], &command[end..]);
+        let mut template = Self {
+            before: [0; BEFORE_MAX],
+            before_len: before.len(),
+            after: [0; AFTER_MAX],
+            after_len: after.len(),
+            request: request.with_key(b""),
+        };
+        template.before.get_mut(..before.len())?.copy_from_slice(before);
+        template.after.get_mut(..after.len())?.copy_from_slice(after);
+        (command.get(start..end) == Some(request.key)).then_some(template)
     }
 
-    /// Parses the command at the start of `inbox`, and returns it with its length in bytes. Returns `None` if it
+    /// Returns the request that its commands make, without a key.
+    #[inline]
+    pub const fn request(&self) -> &ThrottleRequest<'static> {
+        &self.request
+    }
+
+    /// Parses the command at the start of `inbox`, and returns its key, and its length in bytes. Returns `None` if it
     /// differs in more than its key, has a long key, or has not arrived: then it is to be decoded.
     #[inline]
-    pub fn parse(&self, inbox: &'a [u8]) -> Option<(ThrottleRequest<'a>, usize)> {
-        if !inbox.starts_with(self.before) {
+    pub fn parse<'a>(&self, inbox: &'a [u8]) -> Option<(&'a [u8], usize)> {
+        if !inbox.starts_with(&self.before[..self.before_len]) {
             return None;
         }
-        let (len, start) = length(inbox, self.before.len()).ok()??;
-        if len > KEY_MAX || !inbox.get(start + len..)?.starts_with(self.after) {
+        let (len, start) = length(inbox, self.before_len).ok()??;
+        let after = &self.after[..self.after_len];
+        if len > KEY_MAX || !inbox.get(start + len..)?.starts_with(after) {
             return None;
         }
-        let key = &inbox[start..start + len];
-        Some((self.request.with_key(key), start + len + self.after.len()))
+        Some((&inbox[start..start + len], start + len + after.len()))
     }
 }
 
@@ -102,11 +123,11 @@ mod tests {
         for template in &commands {
             let Some((request, len)) = parsed(template) else { continue };
             assert_eq!(len, template.len());
-            let Some(template) = ThrottleTemplate::new(template, request) else { continue };
+            let Some(template) = ThrottleTemplate::new(template, &request) else { continue };
             for command in &commands {
                 let twice = [command.as_slice(), command].concat();
-                if let Some(found) = template.parse(&twice) {
-                    assert_eq!(Some(found), parsed(&twice));
+                if let Some((key, len)) = template.parse(&twice) {
+                    assert_eq!(Some((template.request().with_key(key), len)), parsed(&twice));
                     by_template += 1;
                 }
                 for cut in 0..command.len() {
@@ -119,10 +140,20 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_integers_make_a_template_and_zeros_before_them_do_not() {
+        let longest = encoded(&["CL.THROTTLE", "a", "9223372036854775806", "1", "0000000000000000001", "1"]);
+        let (words, zeros) = (["CL.THROTTLE", "a", "15", "30", "60"], format!("{:0>99}", 1));
+        let short = encoded(&words);
+        assert!(ThrottleTemplate::new(&longest, &parsed(&short).unwrap().0).is_some());
+        let long = encoded(&[&words[..], &[&*zeros]].concat());
+        assert!(ThrottleTemplate::new(&long, &parsed(&long).unwrap().0).is_none());
+    }
+
+    #[test]
     fn only_arrays_of_strings_are_templates() {
         let plain = b"CL.THROTTLE a 15 30 60\r\n";
-        assert!(ThrottleTemplate::new(plain, parsed(plain).unwrap().0).is_none());
+        assert!(ThrottleTemplate::new(plain, &parsed(plain).unwrap().0).is_none());
         let number = b"*5\r\n$11\r\nCL.THROTTLE\r\n:7\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n";
-        assert!(ThrottleTemplate::new(number, parsed(number).unwrap().0).is_none());
+        assert!(ThrottleTemplate::new(number, &parsed(number).unwrap().0).is_none());
     }
 }

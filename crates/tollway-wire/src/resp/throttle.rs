@@ -39,6 +39,7 @@ pub struct ThrottleRequest<'a> {
     pub key: &'a [u8],
     /// The token bucket that the request brings.
     pub inline: InlineTokenBucket,
+    usage: ThrottleUse,
     quantity: i64,
 }
 
@@ -71,51 +72,53 @@ impl<'a> ThrottleRequest<'a> {
         let period = dialect.integer("period", numbers[2])?;
         let quantity = quantity.map_or(Ok(1), |quantity| dialect.integer("quantity", quantity))?;
         let token_bucket = dialect.token_bucket(burst, count, period, quantity)?;
-        Ok(Self { dialect, key, inline: InlineTokenBucket::new(token_bucket), quantity })
+        let usage = match u64::try_from(quantity) {
+            Ok(cost) if cost > token_bucket.burst() => ThrottleUse::TooMuch,
+            Ok(cost) => ThrottleUse::Spend(cost),
+            Err(_) => ThrottleUse::GiveBack(quantity.unsigned_abs()),
+        };
+        Ok(Self { dialect, key, inline: InlineTokenBucket::new(token_bucket), usage, quantity })
     }
 
     /// Returns the same request for the bucket of another key.
     #[inline]
-    pub(super) const fn with_key(self, key: &'a [u8]) -> Self {
-        Self { key, ..self }
+    pub(super) const fn with_key<'k>(&self, key: &'k [u8]) -> ThrottleRequest<'k> {
+        let Self { dialect, inline, usage, quantity, .. } = *self;
+        ThrottleRequest { dialect, key, inline, usage, quantity }
     }
 
     /// Returns what the request does with its bucket.
     #[inline]
-    pub fn usage(&self) -> ThrottleUse {
-        match u64::try_from(self.quantity) {
-            Ok(cost) if cost > self.inline.token_bucket().burst() => ThrottleUse::TooMuch,
-            Ok(cost) => ThrottleUse::Spend(cost),
-            Err(_) => ThrottleUse::GiveBack(self.quantity.unsigned_abs()),
-        }
+    pub const fn usage(&self) -> ThrottleUse {
+        self.usage
     }
 
     /// Appends the reply to a spend. Of a quantity above the burst, the decision is that of a look.
     #[inline]
     pub fn put_decision(&self, decision: &Decision, reply: &mut ReplyWriter<'_>) {
-        reply.five_integers(match self.dialect {
+        match self.dialect {
             Dialect::RedisCell => {
-                let too_much = self.usage() == ThrottleUse::TooMuch;
+                let too_much = self.usage == ThrottleUse::TooMuch;
                 let allowed = decision.allowed() && !too_much;
                 let (burst, remaining) =
                     (whole(self.inline.token_bucket().burst()), whole(decision.remaining));
                 let retry = if allowed || too_much { -1 } else { seconds_with_millis(decision.retry_nanos) };
-                [i64::from(!allowed), burst, remaining, retry, seconds_with_millis(decision.reset_nanos)]
+                let reset = seconds_with_millis(decision.reset_nanos);
+                reply.five_integers(!allowed, [burst, remaining, retry, reset]);
             }
             Dialect::Throttlecrab => {
                 let call = ThrottlecrabCall::of(*self.inline.token_bucket(), self.quantity.unsigned_abs());
                 let answer = call.answer(decision);
                 let numbers = [answer.limit, answer.remaining, answer.reset_after, answer.retry_after];
-                let [burst, remaining, reset, retry] = numbers.map(whole);
-                [i64::from(answer.allowed), burst, remaining, reset, retry]
+                reply.five_integers(answer.allowed, numbers.map(whole));
             }
-        });
+        }
     }
 
     /// Appends the reply to a negative quantity.
     pub fn put_refund(&self, refund: &Refund, reply: &mut ReplyWriter<'_>) {
         let (burst, remaining) = (whole(self.inline.token_bucket().burst()), whole(refund.remaining));
-        reply.five_integers([0, burst, remaining, -1, seconds_with_millis(refund.reset_nanos)]);
+        reply.five_integers(false, [burst, remaining, -1, seconds_with_millis(refund.reset_nanos)]);
     }
 }
 

@@ -35,9 +35,28 @@ const TRANSACTION_TOO_LONG: &str =
     "ERR the transaction is too long; send fewer commands between MULTI and EXEC";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
+/// The most requests with different numbers that are settled together. Nearly all commands have the numbers of the one
+/// before them, and every byte that is kept for a batch costs time.
+const NUMBERS_MAX: usize = 16;
+
+/// The commands that are settled together.
+#[derive(Default)]
+pub(super) struct Collected<'a> {
+    pub(super) asked: ArrayVec<Asked<'a>, BATCH>,
+    /// The requests with different numbers.
+    pub(super) requests: ArrayVec<ThrottleRequest<'a>, NUMBERS_MAX>,
+}
+
+impl Collected<'_> {
+    const fn is_full(&self) -> bool {
+        self.asked.is_full() || self.requests.is_full()
+    }
+}
+
 /// A command whose reply is written when everything that was collected with it is settled.
 pub(super) enum Asked<'a> {
-    Throttle(ThrottleRequest<'a>),
+    /// A request for the bucket of this key. Its numbers are at this place in [`Collected::requests`].
+    Throttle { key: &'a [u8], request: usize },
     /// A spend of one charge.
     Toll(Charge<'a>),
     /// A reply that is ready: a part of [`RespScratch::prepared`](super::RespScratch::prepared).
@@ -81,9 +100,13 @@ pub(super) struct Collector<'s, 'a> {
     connection: &'s mut RespConnection,
     prepared: &'s mut Vec<u8>,
     /// A place of the caller: returning it would copy all of it.
-    asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
-    /// The last command, if it was one whose numbers may come again.
-    template: Option<ThrottleTemplate<'a>>,
+    collected: &'s mut Collected<'a>,
+    /// The numbers that came last, on any connection of the worker.
+    template: &'s mut Option<Box<ThrottleTemplate>>,
+    /// The place of the template's request in what was collected; `None` if it is not there.
+    template_request: Option<usize>,
+    /// True if the client may send the commands of the template next, so that nothing has to be checked.
+    trusts_template: bool,
     /// The commands that wait in a transaction. They count when they are executed.
     queued: u64,
     errors: u64,
@@ -95,36 +118,67 @@ impl<'s, 'a> Collector<'s, 'a> {
         policy: &'a CountedPolicy,
         connection: &'s mut RespConnection,
         prepared: &'s mut Vec<u8>,
-        asked: &'s mut ArrayVec<Asked<'a>, BATCH>,
+        template: &'s mut Option<Box<ThrottleTemplate>>,
+        collected: &'s mut Collected<'a>,
     ) -> Self {
         prepared.clear();
-        asked.clear();
-        Self { service, policy, connection, prepared, asked, template: None, queued: 0, errors: 0 }
+        collected.asked.clear();
+        collected.requests.clear();
+        let mut collector = Self {
+            service,
+            policy,
+            connection,
+            prepared,
+            collected,
+            template,
+            template_request: None,
+            trusts_template: false,
+            queued: 0,
+            errors: 0,
+        };
+        collector.trusts_template = collector.may_always_ask();
+        collector
     }
 
     /// Counts what was collected.
     pub(super) fn count(&self) {
         let metrics = &self.service.service.metrics.resp;
-        metrics.commands.add(self.asked.len() as u64 - self.queued);
+        metrics.commands.add(self.collected.asked.len() as u64 - self.queued);
         metrics.errors.add(self.errors);
     }
 
-    /// Collects the commands in `inbox` from `taken` on, which it moves behind them.
-    pub(super) fn collect(&mut self, inbox: &'a [u8], taken: &mut usize, words: &mut Words<'a>) -> Stop<'a> {
-        while !self.asked.is_full() {
+    /// Collects the commands in `inbox` from `taken` on, which it moves behind them. `words` are only made for a command
+    /// that the template does not parse: there are many.
+    pub(super) fn collect(
+        &mut self,
+        inbox: &'a [u8],
+        taken: &mut usize,
+        words: &mut Option<Words<'a>>,
+    ) -> Stop<'a> {
+        while !self.collected.is_full() {
             let rest = &inbox[*taken..];
-            if let Some((request, len)) = self.template.as_ref().and_then(|template| template.parse(rest)) {
+            if let Some(template) = self.template.as_ref().filter(|_| self.trusts_template)
+                && let Some((key, len)) = template.parse(rest)
+            {
                 *taken += len;
-                self.asked.push(Asked::Throttle(request));
+                let requests = &mut self.collected.requests;
+                let request = *self.template_request.get_or_insert_with(|| {
+                    requests.push(*template.request());
+                    requests.len() - 1
+                });
+                self.collected.asked.push(Asked::Throttle { key, request });
                 continue;
             }
+            if rest.is_empty() {
+                return Stop::Incomplete;
+            }
+            let words = words.get_or_insert_with(Words::new);
             match decode(rest, words) {
                 Ok(None) => return Stop::Incomplete,
                 Ok(Some((Decoded::Blank, len))) => *taken += len,
                 Ok(Some((Decoded::Command, len))) => {
                     *taken += len;
-                    let (command, others) = rest.split_at(len);
-                    if let Some(stop) = self.add(command, words, !others.is_empty()) {
+                    if let Some(stop) = self.add(&rest[..len], words) {
                         return stop;
                     }
                 }
@@ -138,11 +192,28 @@ impl<'s, 'a> Collector<'s, 'a> {
         Stop::Full
     }
 
+    /// Returns whether the client may send inline limits whatever it has sent before. With tokens, the command before
+    /// has to be checked.
+    fn may_always_ask(&self) -> bool {
+        self.service.settings.allow_inline
+            && self.service.auth.tokens().is_none()
+            && !self.connection.is_in_transaction()
+    }
+
     /// Adds one command, or returns why it ends what is collected.
+    fn add(&mut self, bytes: &'a [u8], words: &Words<'a>) -> Option<Stop<'a>> {
+        let stop = self.add_parsed(bytes, words);
+        // A command may change what the next one may do: a transaction may begin, or another client log in.
+        let is_of_template = matches!(
+            self.collected.asked.last(),
+            Some(Asked::Throttle { request, .. }) if self.template_request == Some(*request)
+        );
+        self.trusts_template = is_of_template || self.may_always_ask();
+        stop
+    }
+
     #[inline]
-    fn add(&mut self, bytes: &'a [u8], words: &Words<'a>, others_follow: bool) -> Option<Stop<'a>> {
-        // Any other command may change what the next one may do: a transaction may begin, or another client log in.
-        self.template = None;
+    fn add_parsed(&mut self, bytes: &'a [u8], words: &Words<'a>) -> Option<Stop<'a>> {
         let parsed = RespCommand::parse(words);
         if self.service.auth.tokens().is_some()
             && let Ok(command) = &parsed
@@ -157,8 +228,16 @@ impl<'s, 'a> Collector<'s, 'a> {
                 if let ThrottleUse::GiveBack(units) = request.usage() {
                     return Some(Stop::Alone(Alone::GiveBack(request, units)));
                 }
-                self.template = others_follow.then(|| ThrottleTemplate::new(bytes, request)).flatten();
-                self.asked.push(Asked::Throttle(request));
+                let place = self.collected.requests.len();
+                self.collected.requests.push(request);
+                self.collected.asked.push(Asked::Throttle { key: request.key, request: place });
+                if let Some(template) = ThrottleTemplate::new(bytes, &request) {
+                    match self.template {
+                        Some(place) => **place = template,
+                        None => *self.template = Some(Box::new(template)),
+                    }
+                    self.template_request = Some(place);
+                }
                 None
             }
             Ok(command) => self.add_other(command),
@@ -266,7 +345,7 @@ impl<'s, 'a> Collector<'s, 'a> {
                     return None;
                 }
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
-                    Ok(charge) => self.asked.push(Asked::Toll(charge)),
+                    Ok(charge) => self.collected.asked.push(Asked::Toll(charge)),
                     Err(error) => self.error(&format_args!("ERR {}", ErrorChain(&error))),
                 }
                 return None;
@@ -344,7 +423,7 @@ impl<'s, 'a> Collector<'s, 'a> {
     fn reply(&mut self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let start = self.prepared.len();
         write(&mut ReplyWriter::new(self.prepared, self.connection.version));
-        self.asked.push(Asked::Prepared(start..self.prepared.len()));
+        self.collected.asked.push(Asked::Prepared(start..self.prepared.len()));
     }
 }
 
