@@ -22,7 +22,7 @@
 //! web  1 per 1s after 10, 100 per 1h after 20
 //!   logic window
 //!
-//! envoy domain shop
+//! envoy domain shop, 3 descriptors, 2 limits
 //!   route=login       no limit
 //!     remote_address  5 per minute, shadow_mode
 //!   account           30 per minute
@@ -284,9 +284,11 @@ fn write_descriptors(policy: &Policy, f: &mut fmt::Formatter<'_>) -> fmt::Result
     for domain in domains {
         let modes = [(tree.shadow_mode, ", shadow_mode"), (tree.quota_mode, ", quota_mode")];
         let modes: String = modes.into_iter().filter(|(is_set, _)| *is_set).map(|(_, mode)| mode).collect();
-        writeln!(f, "\nenvoy domain {}{modes}", on_one_line(domain))?;
-        let rows: Vec<_> =
-            tree.list(domain).iter().map(|listed| describe_descriptor(listed, policy)).collect();
+        let listed = tree.list(domain);
+        let limits = listed.iter().filter(|listed| listed.shown.is_some()).count();
+        let counts = [count_of(listed.len(), "descriptor"), count_of(limits, "limit")].join(", ");
+        writeln!(f, "\nenvoy domain {}, {counts}{modes}", on_one_line(domain))?;
+        let rows: Vec<_> = listed.iter().map(|listed| describe_descriptor(listed, policy)).collect();
         let widths = rows.iter().map(|[path, _]| path.chars().count());
         let width = widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default();
         rows.iter().try_for_each(|[path, limit]| writeln!(f, "{path:width$}  {limit}"))?;

@@ -147,10 +147,10 @@ envoy:
 ";
     let described = describe(&Config::parse(config, "envoy.yaml").unwrap()).to_string();
     let tree = "
-envoy domain a, quota_mode
+envoy domain a, 1 descriptor, 1 limit, quota_mode
   k  1 per second
 
-envoy domain shop, quota_mode
+envoy domain shop, 8 descriptors, 7 limits, quota_mode
   route=login   no limit
     ip          5 per minute, shadow_mode
     ip=10.*     7 per 30s, share_threshold
