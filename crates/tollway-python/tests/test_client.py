@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import socket
+import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -255,6 +256,8 @@ def test_an_id_that_json_has_no_text_for_is_rejected_before_it_is_sent():
     ("http://localhost:7/", "localhost:7"),
     ("http://localhost", "localhost:80"),
     ("http://[::1]", "[::1]:80"),
+    ("https://localhost", "localhost:443"),
+    ("https://localhost:8443/", "localhost:8443"),
     ("[::1]:7", "[::1]:7"),
     ("[::1]", "[::1]:8080"),
 ])
@@ -267,8 +270,10 @@ def test_addresses_are_understood(address, shown):
 def test_addresses_that_are_not_valid_raise(address):
     with pytest.raises(ValueError, match=f"invalid address {re.escape(repr(address))}; write it as HOST or HOST:PORT"):
         Client(address)
-    with pytest.raises(ValueError, match="'https://x' needs TLS, which this client does not have; write http://"):
-        Client("https://x")
+    with pytest.raises(ValueError, match="tls is for an https:// address, and not for 'http://x'"):
+        Client("http://x", tls="ca.pem")
+    with pytest.raises(FileNotFoundError):
+        Client("https://x", tls="/no/such/file")
     with pytest.raises(ValueError, match="timeout must be more than 0"):
         Client(timeout=0)
 
@@ -288,6 +293,51 @@ def test_a_token_that_no_server_has_is_refused_without_repeating_it(token):
     with pytest.raises(ValueError, match="token must have 1 to 512 visible ASCII characters") as refused:
         Client("127.0.0.1:8080", token=token)
     assert not token or token not in str(refused.value)
+
+
+def openssl(folder, *arguments):
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def certificate(folder, name, extension):
+    """Makes a key, and a certificate of the authority in the folder."""
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    if name == "ca":
+        openssl(folder, "req", "-x509", *new_key, "-days", "2", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
+        return
+    (folder / f"{name}.ext").write_text(extension)
+    openssl(folder, "req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext"]
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+
+
+def test_a_server_is_asked_by_tls_with_and_without_a_certificate_of_the_client(tmp_path):
+    certificate(tmp_path, "ca", "")
+    certificate(tmp_path, "server", "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    certificate(tmp_path, "alice", "extendedKeyUsage=clientAuth\n")
+    ca = tmp_path / "ca.pem"
+    server = f"cert: {tmp_path}/server.pem, key: {tmp_path}/server.key"
+    for client_ca in ["", f", client_ca: {ca}"]:
+        port = free_port()
+        gates = f"gates: {{ http: {{ listen: '127.0.0.1:{port}', tls: {{ {server}{client_ca} }} }}, admin: 127.0.0.1:0,"
+        gates += " text: off, throttr: off, resp: off, rls: off }"
+        with tollway_server(f"{LIMITS}\n{gates}", port):
+            address = f"https://127.0.0.1:{port}"
+            context = ssl.create_default_context(cafile=str(ca))
+            if client_ca:
+                context.load_cert_chain(tmp_path / "alice.pem", tmp_path / "alice.key")
+            client = Client(address, timeout=20.0, tls=context if client_ca else ca)
+            for call in both(client, "check", "login", "alice") * 2:
+                assert call().allowed
+            client.close()
+            untrusting = Client(address, timeout=20.0)
+            plain = Client(f"http://127.0.0.1:{port}", timeout=20.0)
+            without = [Client(address, timeout=20.0, tls=ca)] if client_ca else []
+            for wrong in [untrusting, plain, *without]:
+                for call in both(wrong, "check", "login", "alice"):
+                    with pytest.raises(ServerUnreachable) as refused:
+                        call()
+                    assert wrong is plain or "no TLS connection to 127.0.0.1:" in str(refused.value)
 
 
 def test_a_server_that_asks_for_a_token_refuses_calls_without_one(tmp_path):

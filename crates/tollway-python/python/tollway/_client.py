@@ -5,6 +5,7 @@ import json
 import os
 import select
 import socket
+import ssl
 import time
 from http.client import HTTPException, HTTPResponse, IncompleteRead, parse_headers
 from io import BytesIO
@@ -34,6 +35,8 @@ _PORT = 8080
 """The port of a host without one. A server listens there by default."""
 _URL_PORT = 80
 """The port of an ``http://`` URL without one."""
+_TLS_PORT = 443
+"""The port of an ``https://`` URL without one."""
 _COST_MAX = 2**64 - 1
 _TOKEN_MAX = 512
 """The longest token. A server takes no longer one."""
@@ -72,16 +75,28 @@ class Client:
     A client may be shared by any number of threads and event loops. Connections are kept open between calls. No request
     is ever sent twice, so no charge is paid twice.
 
-    :param address: ``HOST``, ``HOST:PORT`` or ``http://HOST:PORT``. Without a port, a host means 8080, the default port
-        of a server, and a URL means 80.
+    :param address: ``HOST``, ``HOST:PORT``, ``http://HOST:PORT`` or ``https://HOST:PORT``. Without a port, a host means
+        8080, the default port of a server, and a URL means 80 or 443.
     :param timeout: the seconds that a call waits for its connection and its answer.
     :param token: the token that is sent with every call, if the server asks for one. Without a token that allows a
         call, the server answers with status 401 or 403, which is a ``ServerError``.
-    :raises ValueError: the address, the timeout or the token is not valid.
+    :param tls: for an ``https://`` address, the file with the certificate authorities to trust, instead of those of the
+        system, or an ``ssl.SSLContext``, which can also have a certificate of this client.
+    :raises ValueError: the address, the timeout or the token is not valid, or ``tls`` is given without ``https://``.
+    :raises OSError: the file of ``tls`` cannot be read, or has no certificate.
     """
 
-    def __init__(self, address: str = "127.0.0.1:8080", timeout: float = 1.0, token: Optional[str] = None) -> None:
-        self._host, self._port = _parse_address(address)
+    def __init__(
+        self,
+        address: str = "127.0.0.1:8080",
+        timeout: float = 1.0,
+        token: Optional[str] = None,
+        tls: Union[None, str, "os.PathLike[str]", ssl.SSLContext] = None,
+    ) -> None:
+        self._host, self._port, is_tls = _parse_address(address)
+        if tls is not None and not is_tls:
+            raise ValueError(f"tls is for an https:// address, and not for {address!r}")
+        self._tls = _tls_context(tls) if is_tls else None
         self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
         if not 0 < timeout <= _TIMEOUT_MAX:
             raise ValueError(f"timeout must be more than 0 seconds and at most {_TIMEOUT_MAX}, not {timeout}")
@@ -301,11 +316,15 @@ class Client:
         """Opens a connection to the server."""
         try:
             connection = socket.create_connection((self._host, self._port), _left(deadline))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                # It closes the socket if the handshake fails.
+                connection.settimeout(_left(deadline))
+                connection = self._tls.wrap_socket(connection, server_hostname=self._host)
         except (socket.timeout, TimeoutError) as error:
             raise ServerTimeout(self._address, self._timeout) from error
         except (OSError, UnicodeError) as error:
             raise _not_connected(self._address, error) from error
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def _transmit(self, connection: socket.socket, request: bytes, deadline: float) -> Optional[OSError]:
@@ -362,7 +381,7 @@ class Client:
 
     async def _exchange(self, request: bytes, sent: "_Sent") -> Tuple[int, bytes]:
         kept = self._take_streams()
-        reader, writer = kept or await _open_streams(self._host, self._port)
+        reader, writer = kept or await _open_streams(self._host, self._port, self._tls)
         try:
             sent.any = True
             writer.write(request)
@@ -425,26 +444,31 @@ class _Sent:
     any = False
 
 
-def _parse_address(address: str) -> Tuple[str, int]:
+def _parse_address(address: str) -> Tuple[str, int, bool]:
+    """Returns the host, the port, and true for TLS."""
     if not isinstance(address, str):
         raise TypeError(f"address must be a str, not {type(address).__name__}")
-    if address.startswith("https://"):
-        raise ValueError(
-            f"{address!r} needs TLS, which this client does not have; write http:// and let a proxy add TLS"
-        )
-    is_url = address.startswith("http://")
-    text = address[len("http://") :] if is_url else address
+    is_tls = address.startswith("https://")
+    is_url = is_tls or address.startswith("http://")
+    text = address.split("://", 1)[1] if is_url else address
     text = text[:-1] if text.endswith("/") else text
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
-        host, port = text, str(_URL_PORT if is_url else _PORT)
+        host, port = text, str(_TLS_PORT if is_tls else _URL_PORT if is_url else _PORT)
     is_ipv6 = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_ipv6 else host
     is_host = bare and not any(c.isspace() or c in "/?#@*[]" for c in bare) and (":" in bare) == is_ipv6
     is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
     if not is_host or not is_port:
         raise ValueError(f"invalid address {address!r}; write it as HOST or HOST:PORT, such as 127.0.0.1:{_PORT}")
-    return bare, int(port)
+    return bare, int(port), is_tls
+
+
+def _tls_context(tls: Union[None, str, "os.PathLike[str]", ssl.SSLContext]) -> ssl.SSLContext:
+    """Returns what makes handshakes: it checks the certificate of the server and its name."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    return ssl.create_default_context(cafile=None if tls is None else os.fspath(tls))
 
 
 def _host_headers(address: str, token: Optional[str]) -> str:
@@ -619,7 +643,9 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         body += (await reader.readexactly(size + 2))[:-2]
 
 
-async def _open_streams(host: str, port: int) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_streams(
+    host: str, port: int, tls: Optional[ssl.SSLContext]
+) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connects to the first address of the host that accepts.
 
     ``asyncio`` would raise one error for all addresses, which no longer tells that they refused.
@@ -628,7 +654,10 @@ async def _open_streams(host: str, port: int) -> Tuple[asyncio.StreamReader, asy
     failed: OSError = socket.gaierror("the host has no IP address")
     for *_, address in found:
         try:
-            return await asyncio.open_connection(str(address[0]), port)
+            named = None if tls is None else host
+            return await asyncio.open_connection(str(address[0]), port, ssl=tls, server_hostname=named)
+        except ssl.SSLError:
+            raise
         except OSError as error:
             failed = error
     raise failed
@@ -664,6 +693,8 @@ def _not_connected(address: str, error: BaseException) -> ServerUnreachable:
             address,
             f"the host in {address} cannot be looked up; check its spelling, and the name servers of this machine",
         )
+    if isinstance(error, ssl.SSLError):
+        return _no_tls(address, error)
     if isinstance(error, ConnectionRefusedError):
         return ServerUnreachable(address, f'no server at {address}; start one with "tollway serve"')
     return ServerUnreachable(
@@ -671,8 +702,19 @@ def _not_connected(address: str, error: BaseException) -> ServerUnreachable:
     )
 
 
+def _no_tls(address: str, error: ssl.SSLError) -> ServerUnreachable:
+    """Returns the exception for a handshake that failed, or for one that the server ended."""
+    return ServerUnreachable(
+        address,
+        f"no TLS connection to {address}: {error.reason or error}; check the certificates, and that this gate uses TLS",
+    )
+
+
 def _lost(address: str, error: BaseException) -> ServerUnreachable:
     """Returns the exception for a request that was sent and not answered."""
+    # A server refuses the certificate of a client after the client's part of the handshake.
+    if isinstance(error, ssl.SSLError):
+        return _no_tls(address, error)
     was_cut = isinstance(error, (ConnectionError, IncompleteRead))
     if isinstance(error, (HTTPException, asyncio.LimitOverrunError)) and not was_cut:
         return ServerUnreachable(
