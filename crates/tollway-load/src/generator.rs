@@ -87,7 +87,8 @@ impl<'a, P: Protocol> Generator<'a, P> {
         let open = |index: u64| {
             let token = Token(usize::try_from(index).expect("a connection has an index"));
             let offload = load.segmentation_offload;
-            let socket = Socket::open(P::TRANSPORT, addr, offload, poll.registry(), token);
+            let socket =
+                Socket::open(P::TRANSPORT, protocol.greeting(), addr, offload, poll.registry(), token);
             let socket = socket.map_err(|source| match source.kind() {
                 ErrorKind::ConnectionRefused => LoadError::Refused { addr, start: P::START },
                 _ => LoadError::Connect { addr, number: index + 1, source },

@@ -24,6 +24,11 @@ pub trait Protocol {
     /// Returns the request of which all others are copies.
     fn template(&self) -> &Template;
 
+    /// Returns what a new connection sends first, and the reply that must follow before any request is sent.
+    fn greeting(&self) -> Option<(&[u8], &[u8])> {
+        None
+    }
+
     /// Writes the number of a request, modulo [`NUMBERS`](Self::NUMBERS), into its frame.
     #[inline]
     fn write_number(&self, _frame: &mut [u8], _number: u64) {}

@@ -31,6 +31,7 @@ impl Socket {
     /// Opens a socket, and registers it for both directions.
     pub(crate) fn open(
         transport: Transport,
+        greeting: Option<(&[u8], &[u8])>,
         addr: SocketAddr,
         offload: bool,
         registry: &Registry,
@@ -41,6 +42,9 @@ impl Socket {
             Transport::Tcp => {
                 let stream = std::net::TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT)?;
                 stream.set_nodelay(true)?;
+                if let Some((sent, expected)) = greeting {
+                    greet(&stream, sent, expected)?;
+                }
                 stream.set_nonblocking(true)?;
                 let mut stream = TcpStream::from_std(stream);
                 registry.register(&mut stream, token, interest)?;
@@ -86,6 +90,22 @@ impl Socket {
             }
         }
     }
+}
+
+/// Sends the first bytes of a connection, and waits for the reply that must follow.
+fn greet(mut stream: &std::net::TcpStream, sent: &[u8], expected: &[u8]) -> io::Result<()> {
+    stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+    stream.write_all(sent)?;
+    let mut reply = vec![0; expected.len()];
+    stream.read_exact(&mut reply)?;
+    if reply == expected {
+        return Ok(());
+    }
+    // The rest of an error is a line.
+    let mut rest = [0; 256];
+    let len = stream.read(&mut rest)?;
+    let text = [reply, rest[..len].to_vec()].concat();
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, String::from_utf8_lossy(&text).trim().to_owned()))
 }
 
 /// The buffer that all sockets receive into.

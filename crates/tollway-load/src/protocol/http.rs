@@ -19,13 +19,19 @@ pub struct HttpSpend {
 impl HttpSpend {
     /// Spends from `limit`, with the keys as ids.
     pub fn new(limit: &str, keys: &KeySpace) -> Self {
+        Self::with_token(limit, keys, None)
+    }
+
+    /// Spends from `limit`, and sends a token with every request.
+    pub fn with_token(limit: &str, keys: &KeySpace, token: Option<&str>) -> Self {
+        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let encode = |key: &str| {
             let mut body = Vec::new();
             HttpCommand::new(Verb::Spend, ChargeRequests::One(ChargeRequest::new(limit, key, 1)))
                 .put_json(&mut body)
                 .expect("a key is a string");
             let head = format!(
-                "POST /v1/spend HTTP/1.1\r\nHost: tollway\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                "POST /v1/spend HTTP/1.1\r\nHost: tollway\r\n{token}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
                 body.len()
             );
             [head.into_bytes(), body].concat()

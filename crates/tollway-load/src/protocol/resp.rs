@@ -45,6 +45,8 @@ pub struct RespCommands {
     denied: Vec<u8>,
     /// The number of integers that follow.
     integers: usize,
+    /// The command by which a connection sends its token.
+    auth: Option<Vec<u8>>,
 }
 
 impl RespCommands {
@@ -67,7 +69,13 @@ impl RespCommands {
             }
             RespAsk::Ping => (b"+PONG\r\n".to_vec(), b"+PONG\r\n".to_vec(), 0),
         };
-        Self { template: Template::new(keys, encode), allowed, denied, integers }
+        Self { template: Template::new(keys, encode), allowed, denied, integers, auth: None }
+    }
+
+    /// Sends a token on each connection, before the first request.
+    #[must_use]
+    pub fn with_token(self, token: &str) -> Self {
+        Self { auth: Some(command(&["AUTH", token])), ..self }
     }
 }
 
@@ -89,6 +97,10 @@ impl Protocol for RespCommands {
 
     fn template(&self) -> &Template {
         &self.template
+    }
+
+    fn greeting(&self) -> Option<(&[u8], &[u8])> {
+        self.auth.as_deref().map(|auth| (auth, &b"+OK\r\n"[..]))
     }
 
     #[inline]
