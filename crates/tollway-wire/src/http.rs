@@ -30,6 +30,7 @@ mod sender;
 mod server_response;
 mod status;
 mod throttlecrab;
+mod trace_parent;
 
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
 pub use event_stream::{EVENT_MAX, EventDecoder, EventStreamError, ServerSentEvent};
@@ -52,5 +53,6 @@ pub use sender::{HostHeader, SenderHeaders, bearer_token};
 pub use server_response::{ResponseError, ServerResponse};
 pub use status::HttpStatus;
 pub use throttlecrab::ThrottlecrabRequest;
+pub use trace_parent::TraceParent;
 
 pub use crate::rfc3339::Rfc3339;

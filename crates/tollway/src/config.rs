@@ -54,7 +54,7 @@ use yaml::{YamlEntry, YamlKey, YamlNode, YamlValue};
 
 pub use describe::{algorithm_numbers, describe, describe_algorithm, domain_numbers};
 pub use envoy::EnvoyFile;
-pub use errors::{ConfigError, ConfigErrors};
+pub use errors::{ConfigError, ConfigErrors, NamedFile};
 pub use file_watch::{ContentWatch, FileWatch};
 pub use gates::{
     GateAccess, GateAddressError, Gates, HostNames, HttpSettings, InlineAccess, MaxConnections, OnInsert,
@@ -109,6 +109,8 @@ pub struct Config {
     pub otel: Option<OtelSettings>,
     /// The settings of what a server shows about ids.
     pub watch: WatchSettings,
+    /// The files that settings name, such as certificates and tokens, in the order of the configuration.
+    pub named_files: Vec<NamedFile>,
     /// Warnings about text that is valid, but probably does not mean what its author thinks.
     pub warnings: Vec<ConfigError>,
 }
@@ -253,6 +255,7 @@ fn read(
         audit: audit?,
         otel: otel?,
         watch: watch?,
+        named_files: errors.take_named_files(),
         warnings,
     })
 }

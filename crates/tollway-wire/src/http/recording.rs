@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::command::MalformedRequest;
 use super::query_string::{malformed_parameter, parse_parameters, parse_u64};
 
-/// What a client of `GET /v1/live` asks for.
+/// The two kinds of events that a client of `GET /v1/live` can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveQuery {
     /// The figures of each second.

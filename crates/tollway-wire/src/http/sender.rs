@@ -13,6 +13,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::trace_parent::TraceParent;
+
 /// The media type that bodies have.
 const JSON: &[u8] = b"application/json";
 
@@ -28,6 +30,7 @@ pub struct SenderHeaders<'a> {
     fetch_site: FetchSite,
     content_type: BodyType,
     authorization: Option<&'a [u8]>,
+    trace_parent: Option<&'a [u8]>,
 }
 
 /// The relation between a page and the server that it asks, as the browser says it.
@@ -61,6 +64,11 @@ impl<'a> SenderHeaders<'a> {
         self.authorization = Some(if self.authorization.is_some() { b"" } else { value });
     }
 
+    pub(super) fn add_trace_parent(&mut self, value: &'a [u8]) {
+        // Of two, neither counts.
+        self.trace_parent = Some(if self.trace_parent.is_some() { b"" } else { value });
+    }
+
     pub(super) fn add_fetch_site(&mut self, value: &[u8]) {
         match value {
             b"none" => {}
@@ -79,6 +87,11 @@ impl<'a> SenderHeaders<'a> {
     #[inline]
     pub fn bearer_token(&self) -> Option<&'a [u8]> {
         bearer_token(self.authorization?)
+    }
+
+    /// Returns the span of the client that the request belongs to, if it says so.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        TraceParent::parse(self.trace_parent?)
     }
 
     /// Returns whether the body is JSON by its `Content-Type`, which a page of another site cannot send unasked.

@@ -1,6 +1,7 @@
 //! Collects the errors of a configuration file, each with its line and column.
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use crate::cause::Cause;
@@ -121,18 +122,43 @@ impl Position {
     }
 }
 
+/// A file that a setting names: a certificate, a key or tokens. It is not read with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedFile {
+    /// The path, relative to where the program runs.
+    pub path: PathBuf,
+    /// The line of the configuration that has it, counted from 1.
+    pub line: usize,
+    /// The column of the path in that line, in characters, counted from 1.
+    pub column: usize,
+}
+
 /// Collects errors in the order in which they are found, up to [`ERRORS_MAX`].
 pub(super) struct ErrorCollector {
     /// The names of the files that were read, in the order in which they were opened.
     files: Vec<String>,
     found: Vec<ConfigError>,
     omitted: usize,
+    /// The files that settings name. A file has few settings that can name one.
+    named: Vec<NamedFile>,
 }
 
 impl ErrorCollector {
     /// Returns a collector without errors, for the file with this name and those that it names.
     pub(super) fn new(file: &str) -> Self {
-        Self { files: vec![file.to_owned()], found: Vec::new(), omitted: 0 }
+        Self { files: vec![file.to_owned()], found: Vec::new(), omitted: 0, named: Vec::new() }
+    }
+
+    /// Remembers where a setting names a file, for errors about what is in the file.
+    pub(super) fn name_file(&mut self, path: &Path, at: Position) {
+        let Position { line, column, .. } = at;
+        self.named.push(NamedFile { path: path.to_owned(), line, column });
+    }
+
+    /// Returns the files that settings have named so far.
+    pub(super) fn take_named_files(&mut self) -> Vec<NamedFile> {
+        std::mem::take(&mut self.named)
     }
 
     /// Adds a file that another one names, and returns its number.

@@ -15,9 +15,9 @@ use tollway_core::{Algorithm, IdFormat, Limit, NamedRule, OnFull, Policy};
 
 /// The way in which ids are written.
 pub enum WrittenIds<'a> {
-    /// As they are.
+    /// Ids are written as they are.
     Plain,
-    /// As this function says. Limits then take ids of any format, because those that are written have none.
+    /// Ids are written as this function returns them. Limits then take ids of any format, because hashes have none.
     Hashed(&'a dyn Fn(&[u8]) -> String),
 }
 

@@ -1,4 +1,4 @@
-//! Who may use a gate: `tokens`, `tls` and `audit`.
+//! Tests the settings of who may use a gate: `tokens`, `tls` and `audit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

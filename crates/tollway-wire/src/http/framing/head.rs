@@ -86,6 +86,9 @@ impl<'a> FramingHeaders<'a> {
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     framing.close |= tokens(header.value).any(|token| token.eq_ignore_ascii_case(b"close"));
                 }
+                11 if header.name.eq_ignore_ascii_case("traceparent") => {
+                    framing.sender.add_trace_parent(header.value);
+                }
                 12 if header.name.eq_ignore_ascii_case("content-type") => {
                     framing.sender.add_content_type(header.value);
                 }

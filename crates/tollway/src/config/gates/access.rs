@@ -141,6 +141,8 @@ impl<'a> AccessReader<'a> {
             errors.add(entry.value.at, message);
             return None;
         }
-        Some(self.directory.map_or_else(|| path.into(), |directory| directory.join(path)))
+        let path = self.directory.map_or_else(|| path.into(), |directory| directory.join(path));
+        errors.name_file(&path, entry.value.at);
+        Some(path)
     }
 }
