@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use thiserror::Error;
 
 use crate::ClientError;
@@ -62,6 +62,44 @@ pub enum ClientTlsError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Setup(#[from] rustls::Error),
+}
+
+/// The kinds of failed handshakes that a client can do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsFailure {
+    /// The authority that signed the certificate of the server is not trusted.
+    UntrustedServer,
+    /// The server does not accept the certificate of the client, or asks for one.
+    RefusedClient,
+    /// The server does not speak TLS.
+    NotTls,
+    /// The handshake failed for another reason.
+    Other,
+}
+
+impl ClientTlsError {
+    /// Returns the kind of the failure.
+    pub const fn failure(&self) -> TlsFailure {
+        use rustls::AlertDescription as Alert;
+        match self {
+            Self::Setup(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                TlsFailure::UntrustedServer
+            }
+            Self::Setup(rustls::Error::AlertReceived(
+                Alert::CertificateRequired
+                | Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::DecryptError
+                | Alert::UnknownCA,
+            )) => TlsFailure::RefusedClient,
+            Self::Setup(rustls::Error::InvalidMessage(_)) => TlsFailure::NotTls,
+            _ => TlsFailure::Other,
+        }
+    }
 }
 
 impl Tls {
