@@ -47,8 +47,11 @@ pub struct Bounds {
     /// The number of signed datagrams that the text gate remembers, so that none is answered twice. What comes when as
     /// many are remembered gets no reply.
     pub signed_datagrams: usize,
-    /// The number of clients that may watch `/v1/live` at once.
+    /// The number of clients that may watch `/v1/live` at once, unless that is more than half of the connections of
+    /// their gate: they are never closed for others, so they would fill it.
     pub watchers: usize,
+    /// The number of clients that may record at once, unless that is more than a quarter of those connections.
+    pub recorders: usize,
     /// The bytes that the commands between `MULTI` and `EXEC` may have: some ten thousand of them fit.
     pub transaction: usize,
     /// The bytes of reports that may wait to be recorded on each worker. Those above it are dropped.
@@ -96,6 +99,7 @@ impl Default for Bounds {
             rls_window: 1 << 20,
             signed_datagrams: 1 << 20,
             watchers: 16,
+            recorders: 4,
             transaction: 1 << 20,
             accounting: 8 << 20,
             topics: 1_024,

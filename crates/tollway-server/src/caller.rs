@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
+use tollway_wire::http::TraceParent;
 
 use crate::tokens::{Grant, KnownToken, Scope, TokenFile};
 
@@ -30,6 +31,8 @@ pub(crate) struct Caller<'a> {
     /// The address that the request came from; `None` if it did not come over a network.
     pub(crate) from: Option<IpAddr>,
     rights: Rights<'a>,
+    /// The span of the client that the request belongs to. It is only read if decisions have spans.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,17 @@ pub(crate) enum AccessDenied {
 impl<'a> Caller<'a> {
     /// Returns a client that may do everything.
     pub(crate) const fn anyone(gate: &'static str) -> Self {
-        Self { gate, from: None, rights: Rights::All(ANYONE) }
+        Self { gate, from: None, rights: Rights::All(ANYONE), trace: None }
+    }
+
+    /// Returns a client that may do nothing, because it is not known.
+    pub(crate) const fn nobody(gate: &'static str) -> Self {
+        Self { gate, from: None, rights: Rights::Nothing, trace: None }
+    }
+
+    /// Returns the client with the span that its request belongs to.
+    pub(crate) fn with_trace(self, trace: Option<TraceParent>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Returns the name of the client in the audit log.
@@ -168,7 +181,7 @@ impl Authenticator {
             (None, None) => Rights::All(self.without_token),
             (None, Some(_)) => Rights::Nothing,
         };
-        Caller { gate: self.gate, from, rights }
+        Caller { gate: self.gate, from, rights, trace: None }
     }
 }
 

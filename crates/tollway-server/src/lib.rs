@@ -30,6 +30,7 @@ mod drain;
 mod gate;
 mod metrics;
 mod reload;
+mod secret_file;
 mod server;
 mod service;
 mod spans;
@@ -45,12 +46,12 @@ pub use bounds::Bounds;
 pub use drain::{Signals, WorkerPanicked};
 pub use gate::{
     BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError, TlsFileError, TlsFileWarning,
-    allow_connections, check_tls_files, open_gates,
+    allow_connections, check_key_file, check_tls_files, open_gates,
 };
 pub use reload::ConfigFile;
 pub use server::{Server, Settings};
 pub use tokens::{
-    LimitGlobs, LimitGlobsError, NewToken, NewTokenError, Scope, Scopes, TokenFileError, TokenLineError,
-    UnknownScope, check_token_file,
+    LimitGlobs, LimitGlobsError, NO_TOKENS, NewToken, NewTokenError, Scope, Scopes, TokenFileError,
+    TokenLineError, UnknownScope, check_token_file, check_tokens,
 };
 pub use trace_responder::TraceResponder;

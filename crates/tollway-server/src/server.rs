@@ -15,7 +15,7 @@ use tracing::error;
 use crate::audit::{AuditLog, AuditWriter, Auditor};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, ConnectionLimit, Listed, raise_file_limit};
+use crate::gate::{self, ConnectionLimit, Gate, Listed, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::spans::{SpanThread, Spans};
@@ -123,7 +123,10 @@ impl Server {
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let addresses = GateAddresses(addresses);
-        let (watch, feed) = (Arc::new(Watch::new(watch, workers)), Arc::new(LiveFeed::new(bounds.watchers)));
+        let places = operators_connections(&gates);
+        let feed = Arc::new(LiveFeed::new(bounds.watchers.min(places / 2)));
+        let tap = Arc::new(Tap::new(Arc::clone(&limiter), bounds.recorders.min(places / 4)));
+        let watch = Arc::new(Watch::new(watch, workers));
         let (log, writer) = AuditLog::start(audit.as_deref())?;
         let auditor = Auditor::new(Arc::new(log), Arc::clone(&limiter), Arc::clone(&watch));
         files.extend(config.map(|file| file.reloadable(Arc::clone(&limiter))));
@@ -140,7 +143,6 @@ impl Server {
             _spans: span_thread,
             _audit: writer,
         };
-        let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
         let shared = Shared {
             limiter,
             metrics,
@@ -241,6 +243,12 @@ impl Server {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns the number of connections that the gate for operators accepts. Its reserve is not among them.
+fn operators_connections(gates: &[Arc<dyn Gate>]) -> usize {
+    let limit_of = |name| gates.iter().find(|gate| gate.name() == name)?.connection_limit();
+    limit_of("admin").or_else(|| limit_of("http")).map_or(0, ConnectionLimit::total)
 }
 
 impl Drop for Server {

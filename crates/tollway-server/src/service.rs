@@ -117,7 +117,8 @@ impl Service {
         } else {
             self.limiter.perform(policy.policy(), verb, charges, rules).await?
         };
-        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
+        let mut decided =
+            self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
         decided.answer(verb, &answer, rules);
         decided.finish();
         match &answer {

@@ -23,6 +23,7 @@ use std::time::SystemTime;
 
 use tollway::config::OtelSettings;
 use tollway_core::Nanos;
+use tollway_wire::http::TraceParent;
 
 use crate::metrics::{Counter, Metrics};
 
@@ -63,6 +64,8 @@ enum Message {
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "only what exports spans reads them"))]
 struct DecisionSpan {
     trace_id: u128,
+    /// The id of the client's span; 0 if it has none.
+    parent_id: u64,
     span_id: u64,
     began: SystemTime,
     ended: SystemTime,
@@ -74,7 +77,7 @@ struct DecisionSpan {
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "only what exports spans reads them"))]
 pub(crate) struct SpanDecision {
     pub(crate) gate: &'static str,
-    /// What was asked for: `spend` or `check`.
+    /// The verb of the request: `spend` or `check`.
     pub(crate) verb: &'static str,
     /// The name of the limit or the rule that decided.
     pub(crate) limit: Arc<str>,
@@ -94,6 +97,8 @@ pub(crate) struct SpanDecision {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampled {
     trace_id: u128,
+    /// The id of the client's span; 0 if it has none.
+    parent_id: u64,
     span_id: u64,
 }
 
@@ -132,21 +137,26 @@ impl Spans {
         Ok((Arc::new(spans), SpanThread { queue, stopping, thread: Some(thread) }))
     }
 
-    /// Returns the place of a decision's span if the decision is in the sample. Each begins a trace of its own.
+    /// Returns the place of a decision's span if the decision is in the sample. It is a part of the client's trace, if
+    /// the client has one and records it, and begins a trace of its own if the client has none.
     #[inline]
-    pub(crate) fn sample(&self, worker: usize) -> Option<Sampled> {
+    pub(crate) fn sample(&self, worker: usize, parent: Option<TraceParent>) -> Option<Sampled> {
         let random = self.workers.get(worker)?;
+        if let Some(TraceParent { trace_id, span_id: parent_id, sampled }) = parent {
+            return sampled.then(|| Sampled { trace_id, parent_id, span_id: random.next() | 1 });
+        }
         (u128::from(random.next()) < self.threshold).then(|| Sampled {
             trace_id: u128::from(random.next()) << 64 | u128::from(random.next() | 1),
+            parent_id: 0,
             span_id: random.next() | 1,
         })
     }
 
     /// Queues a span to be sent, or drops it if too many wait.
     pub(crate) fn record(&self, sampled: Sampled, began: SystemTime, decided: SpanDecision) {
-        let Sampled { trace_id, span_id } = sampled;
+        let Sampled { trace_id, parent_id, span_id } = sampled;
         let ended = SystemTime::now();
-        let span = Box::new(DecisionSpan { trace_id, span_id, began, ended, decided });
+        let span = Box::new(DecisionSpan { trace_id, parent_id, span_id, began, ended, decided });
         if self.queue.try_send(Message::Span(span)).is_err() {
             self.metrics.spans.dropped.one();
         }

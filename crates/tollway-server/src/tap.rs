@@ -26,9 +26,6 @@ use tollway_wire::http::{RecordQuery, RecordedIds, RecordingStart};
 
 use self::recording::Recording;
 
-/// The number of clients that may record at once.
-pub(crate) const RECORDERS_MAX: usize = 4;
-
 /// Records the decisions of all workers.
 #[derive(Debug)]
 pub(crate) struct Tap {
@@ -44,7 +41,8 @@ pub(crate) struct Tap {
 
 #[derive(Debug)]
 struct TapState {
-    recordings: [Option<Recording>; RECORDERS_MAX],
+    /// The places of recorders. Their number never changes.
+    recordings: Box<[Option<Recording>]>,
     /// A view of the engine whose time is set before each decision; `None` if the store is shared.
     engine: Option<Engine>,
     /// The time of the decisions that are recorded now. It never runs back.
@@ -92,9 +90,10 @@ pub(crate) struct TapGuard<'t> {
 }
 
 impl Tap {
-    pub(crate) fn new(limiter: Arc<Engine>) -> Self {
+    /// Creates one that at most this many clients can record with.
+    pub(crate) fn new(limiter: Arc<Engine>, max_recorders: usize) -> Self {
         let state = TapState {
-            recordings: [const { None }; RECORDERS_MAX],
+            recordings: (0..max_recorders).map(|_| None).collect(),
             engine: limiter.with_clock(Clock::manual(Timestamp::EPOCH)),
             at: Timestamp::EPOCH,
             last_line: Timestamp::EPOCH,
@@ -124,6 +123,11 @@ impl Tap {
             engine.clock().set(state.at);
         }
         TapGuard { key: &self.key, state }
+    }
+
+    /// Returns how many clients may record at once.
+    pub(crate) fn max(&self) -> usize {
+        self.state().recordings.len()
     }
 
     /// Returns whether one more client may record.

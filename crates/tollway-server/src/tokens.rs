@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The file has digests only: whoever reads it cannot use a token. A token that a client sends is found by its SHA-256,
-//! which is compared with every line in constant time: the time tells neither how much of a digest was right, nor which
-//! line it was. A connection remembers the token that it sent last ([`KnownToken`]), so that a digest is computed once
+//! through a hash with a secret key, and compared in constant time: the time tells neither how much of a digest was
+//! right, nor which line it was. A connection remembers the token that it sent last ([`KnownToken`]), so that a digest is computed once
 //! for a connection and not for each request.
 
 mod file;
@@ -18,10 +18,11 @@ mod list;
 mod new_token;
 mod scope;
 
+pub use self::file::NO_TOKENS;
 pub(crate) use self::file::{KnownToken, TokenFile};
 pub use self::limit_globs::{LimitGlobs, LimitGlobsError};
 pub(crate) use self::list::{Grant, TokenList};
-pub use self::list::{TokenFileError, TokenLineError, check_token_file};
+pub use self::list::{TokenFileError, TokenLineError, check_token_file, check_tokens};
 pub use self::new_token::{NewToken, NewTokenError};
 pub use self::scope::{Scope, Scopes, UnknownScope};
 

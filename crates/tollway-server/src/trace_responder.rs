@@ -46,7 +46,7 @@ impl TraceResponder {
     pub fn new(limiter: Engine, settings: ThrottrSettings) -> Self {
         let limiter = Arc::new(limiter);
         let watch = Arc::new(Watch::new(WatchSettings { is_on: false, ..WatchSettings::DEFAULT }, 0));
-        let tap = Arc::new(Tap::new(Arc::clone(&limiter)));
+        let tap = Arc::new(Tap::new(Arc::clone(&limiter), 0));
         let auditor = Auditor::new(Arc::default(), Arc::clone(&limiter), Arc::clone(&watch));
         let metrics = Arc::new(WorkerMetrics::default());
         let service = Arc::new(Service::new(Arc::clone(&limiter), metrics, watch, tap, auditor, 0));

@@ -64,12 +64,16 @@ fn requests_about_what_is_known_allocate_nothing() {
 
 fn assert_allocates_nothing(gate: &str, mut round: impl FnMut()) {
     (0..10).for_each(|_| round());
-    let region = Region::new(ALLOCATOR);
-    (0..ROUNDS).for_each(|_| round());
-    let change = region.change();
-    let allocations = change.allocations + change.reallocations;
-    // Once a second the rates are sampled, which allocates a little. One allocation a round would be far more.
-    assert!(allocations < ROUNDS / 4, "{gate}: {allocations} in {ROUNDS} rounds");
+    let allocates = |_: &usize| {
+        let region = Region::new(ALLOCATOR);
+        round();
+        let change = region.change();
+        change.allocations + change.reallocations > 0
+    };
+    let allocating = (0..ROUNDS).filter(allocates).count();
+    // Threads that sample the rates and look at files allocate a little, once a second, in whatever round that is. An
+    // allocation for each request, key or batch would be in every round.
+    assert!(allocating < ROUNDS / 4, "{gate}: {allocating} of {ROUNDS} rounds allocate");
 }
 
 /// Pairs are made, read, changed and made again, all of which are there after the first round.

@@ -13,8 +13,7 @@ fn the_client_in_python_and_the_command_line_are_answered() {
     let key_line = keys.lines().find(|line| !line.starts_with('#')).unwrap();
     let (name, secret) = key_line.split_once(' ').unwrap();
     let key_file = file("text-keys.txt", keys);
-    let limits = "limits: { demo: { rate: 5/10s } }\nkeys: [{ match: '', limit: 1.5, period: 1h }]\n";
-    let config = file("signed_text_page.yaml", [limits, page.block("yaml")].concat());
+    let config = file("signed_text_page.yaml", page.block("yaml"));
     let serving = Serving::start(&["--config", &config, "--http", "127.0.0.1:0"], &[]);
     let addr = serving.printed.split("udp ").nth(1).unwrap().lines().next().unwrap();
     let (host, port) = addr.rsplit_once(':').unwrap();

@@ -5,11 +5,11 @@
 //! request. The stream can be anything that reads and writes bytes: a socket, or TLS between it and the loop.
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::coop::has_budget_remaining;
@@ -29,6 +29,8 @@ const NEVER: Duration = Duration::from_secs(365 * 86_400);
 const KEEP_SIZE: usize = 128 << 10;
 /// The size above which the buffer of one connection's unfinished request is freed. There are many connections.
 const KEEP_UNFINISHED: usize = 1 << 10;
+/// The size from which on an unfinished request grows where it is. Below it, copying is cheaper than a buffer of its own.
+const GROWS_IN_PLACE: usize = 16 << 10;
 /// The number of unused buffers that one worker keeps for one gate. It needs more than one only if the store is shared.
 const KEEP_BUFFERS: usize = 4;
 
@@ -382,6 +384,9 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         buffers: &mut Buffers<S::Scratch>,
     ) -> Poll<io::Result<usize>> {
         let kept = self.unfinished.len();
+        if kept >= GROWS_IN_PLACE {
+            return self.poll_read_in_place(context, buffers);
+        }
         if buffers.input.len() < kept + S::READ_SIZE {
             buffers.input.resize(kept + S::READ_SIZE, 0);
         }
@@ -390,6 +395,26 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         Pin::new(&mut self.stream).poll_read(context, &mut room).map_ok(|()| {
             let read = room.filled().len();
             before.copy_from_slice(&self.unfinished);
+            buffers.filled = kept + read;
+            read
+        })
+    }
+
+    /// Reads behind a long message, in its own buffer, which then is the input. If it was copied for each part that
+    /// arrives, a client that sends single bytes would make us copy a megabyte for each of them.
+    fn poll_read_in_place(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut Buffers<S::Scratch>,
+    ) -> Poll<io::Result<usize>> {
+        let kept = self.unfinished.len();
+        self.unfinished.resize(kept + S::READ_SIZE, 0);
+        let mut room = ReadBuf::new(&mut self.unfinished[kept..]);
+        let polled = Pin::new(&mut self.stream).poll_read(context, &mut room);
+        let read = room.filled().len();
+        self.unfinished.truncate(kept + read);
+        polled.map_ok(|()| {
+            mem::swap(&mut self.unfinished, &mut buffers.input);
             buffers.filled = kept + read;
             read
         })
@@ -418,7 +443,12 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 next => break (next, received.at),
             }
         };
-        self.keep_unfinished(&buffers.input[taken..buffers.filled]);
+        if taken == 0 && buffers.filled >= GROWS_IN_PLACE {
+            buffers.input.truncate(buffers.filled);
+            mem::swap(&mut self.unfinished, &mut buffers.input);
+        } else {
+            self.keep_unfinished(&buffers.input[taken..buffers.filled]);
+        }
         if !awaits_store {
             self.pool.put(buffers);
         }
@@ -427,8 +457,11 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
 
     /// Returns buffers with nothing but what has arrived, and gives back those with room for a whole read. Thousands of
     /// connections may wait for a shared store at once: at 16 KB each, the memory of a busy moment would never be
-    /// returned to the system.
+    /// returned to the system. A long message is not copied: it may have a part of its buffer free, and no more.
     fn only_arrived(&self, buffers: Box<Buffers<S::Scratch>>) -> Box<Buffers<S::Scratch>> {
+        if buffers.filled >= GROWS_IN_PLACE {
+            return buffers;
+        }
         let arrived = buffers.input[..buffers.filled].to_vec();
         self.pool.put(buffers);
         Box::new(Buffers::with_input(arrived))

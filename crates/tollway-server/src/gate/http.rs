@@ -21,7 +21,7 @@ use super::tcp::TcpProtocol;
 use crate::bounds::Bounds;
 use crate::caller::{Authenticator, Caller};
 use crate::tap::TapWatcher;
-use crate::tokens::KnownToken;
+use crate::tokens::{KnownToken, Scope};
 use crate::watch::LiveWatcher;
 use crate::worker::Worker;
 
@@ -111,6 +111,14 @@ pub(super) enum Watcher {
 }
 
 impl Watcher {
+    /// Returns the scope that a token needs for it.
+    const fn scope(&self) -> Scope {
+        match self {
+            Self::Live(_) => Scope::Read,
+            Self::Tap(_) => Scope::Admin,
+        }
+    }
+
     fn poll_take(&mut self, context: &mut Context<'_>, output: &mut Vec<u8>) -> Poll<()> {
         match self {
             Self::Live(watcher) => watcher.poll_take(context, output),
@@ -212,7 +220,8 @@ impl Session for HttpSession {
 
     /// A token that is removed, or loses its scope, does not watch any longer.
     fn is_over(&mut self) -> bool {
-        self.watching.is_some() && !route::may_watch(&self.shared.auth, &mut self.token)
+        let Some(watcher) = &self.watching else { return false };
+        !route::may_watch(&self.shared.auth, &mut self.token, watcher.scope())
     }
 
     /// A full gate does not close those who watch: they are few, and want to see why it is full.

@@ -117,6 +117,11 @@ impl ConnectionLimit {
         self.max.total + self.reserve
     }
 
+    /// Returns the maximum number of connections, without the reserve.
+    pub(crate) fn total(&self) -> usize {
+        self.max.total
+    }
+
     /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         let table = self.lock();

@@ -367,7 +367,7 @@ impl Session for Flood {
 fn worker(bounds: Bounds) -> (Arc<Worker>, DrainSwitch) {
     let (limiter, watch) = (settings().limiter, Arc::new(Watch::new(WatchSettings::DEFAULT, 1)));
     let shared = Shared {
-        tap: Arc::new(Tap::new(Arc::clone(&limiter))),
+        tap: Arc::new(Tap::new(Arc::clone(&limiter), bounds.recorders)),
         limiter: Arc::clone(&limiter),
         metrics: Arc::new(crate::metrics::Metrics::new(1)),
         bounds,

@@ -18,9 +18,9 @@ use tollway_core::LogThrottle;
 use tollway_wire::text::ReplyEncoder;
 use tracing::warn;
 
-pub use self::authentication::KeyFileError;
 pub(crate) use self::authentication::Rejected;
-use self::authentication::{Authenticator, KeyFile};
+use self::authentication::{KeyFile, SignatureChecker};
+pub use self::authentication::{KeyFileError, check_key_file};
 use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;
@@ -45,7 +45,7 @@ pub(super) struct TextGate {
     address: SocketAddr,
     trusted: TrustedNetworks,
     /// Checks signatures, if the gate has keys.
-    authenticator: Option<Authenticator>,
+    signatures: Option<SignatureChecker>,
     stats: Arc<Stats>,
     /// One for all workers and batches: if one cannot receive, hardly any of them can.
     throttle: LogThrottle,
@@ -55,7 +55,7 @@ impl TextGate {
     pub(super) fn new(address: SocketAddr, trusted: TrustedNetworks, workers: usize) -> Self {
         let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
         let stats = Arc::new(Stats::new(workers.max(1)));
-        Self { address, trusted, authenticator: None, stats, throttle }
+        Self { address, trusted, signatures: None, stats, throttle }
     }
 
     /// Answers signed datagrams only, and remembers at most `max` of them. Returns the file of the keys as well, which
@@ -67,8 +67,8 @@ impl TextGate {
         clock: &Clock,
     ) -> Result<(Self, Box<dyn Reloadable>), KeyFileError> {
         let key_file = KeyFile::open(&hmac.keys)?;
-        let authenticator = Some(Authenticator::new(&key_file, hmac, max, clock));
-        Ok((Self { authenticator, ..self }, Box::new(key_file)))
+        let signatures = Some(SignatureChecker::new(&key_file, hmac, max, clock));
+        Ok((Self { signatures, ..self }, Box::new(key_file)))
     }
 }
 
@@ -196,10 +196,10 @@ impl TextBatch {
             for (peer, datagram) in trusted {
                 outbox.push(peer, |out| out.extend_from_slice(datagram));
             }
-        } else if let Some(authenticator) = &gate.authenticator {
-            let authenticator = authenticator.batch();
+        } else if let Some(signatures) = &gate.signatures {
+            let signatures = signatures.batch();
             // What is rejected gets no reply, so nobody can be flooded with replies by somebody without a key.
-            let signed = trusted.filter_map(|(peer, datagram)| match authenticator.check(datagram) {
+            let signed = trusted.filter_map(|(peer, datagram)| match signatures.check(datagram) {
                 Ok((signer, request)) => Some(((peer, signer), request)),
                 Err(rejected) => {
                     metrics.rejected[rejected as usize].one();

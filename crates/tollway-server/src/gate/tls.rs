@@ -59,7 +59,10 @@ pub(crate) struct TlsServer {
     handshakes: Arc<ConnectionLimit>,
     threads: Arc<HandshakeThreads>,
     counters: HandshakeCounters,
+    gate: &'static str,
     throttle: LogThrottle,
+    /// Holds back lines about refused certificates, whatever other handshakes fail.
+    refusals: LogThrottle,
 }
 
 /// The certificate that new connections get.
@@ -95,7 +98,9 @@ impl TlsServer {
             handshakes: Arc::new(ConnectionLimit::new(&max).with_share(bounds.tls_handshakes_per_address)),
             threads: Arc::clone(threads),
             counters: HandshakeCounters::default(),
+            gate,
             throttle: LogThrottle::new(LOG_PAUSE, Instant::now()),
+            refusals: LogThrottle::new(LOG_PAUSE, Instant::now()),
         });
         let settings = settings.clone();
         let reload = TlsReload { gate, settings, protocols, watch, server: Arc::clone(&server) };

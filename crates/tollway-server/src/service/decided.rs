@@ -14,6 +14,7 @@ use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome};
 use tollway_core::{
     Charge, ChargeKind, Decider, Decision, KeyLimit, Nanos, RuleDecision, RuleRequest, Verb, Verdict,
 };
+use tollway_wire::http::TraceParent;
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
 use tollway_wire::text::OverLimit;
 
@@ -47,10 +48,14 @@ impl Service {
         Decided { gate, policy, metrics, watch, spans: None, logs, tap, inline }
     }
 
-    /// Returns the recorder of spans for decisions that began at a time.
-    pub(super) fn span_recorder(&self, began: Option<SystemTime>) -> Option<SpanRecorder<'_>> {
+    /// Returns the recorder of spans for decisions that began at a time, for a client whose request belongs to a span.
+    pub(super) fn span_recorder(
+        &self,
+        began: Option<SystemTime>,
+        parent: Option<TraceParent>,
+    ) -> Option<SpanRecorder<'_>> {
         let (spans, began) = (self.spans.as_deref()?, began?);
-        Some(SpanRecorder { spans, watch: &self.watch, worker: self.worker, began })
+        Some(SpanRecorder { spans, watch: &self.watch, worker: self.worker, began, parent })
     }
 
     /// Returns the time, at which decisions begin, if they have spans.
@@ -66,6 +71,7 @@ pub(super) struct SpanRecorder<'a> {
     watch: &'a Watch,
     worker: usize,
     began: SystemTime,
+    parent: Option<TraceParent>,
 }
 
 /// A decision without the id that it is about.
@@ -106,7 +112,7 @@ impl SpanRecorder<'_> {
     /// Records the span of a decision, if the decision is in the sample.
     #[inline]
     fn record(&self, gate: &'static str, subject: Subject, id: &[u8], outcome: impl FnOnce() -> Outcome) {
-        if let Some(sampled) = self.spans.sample(self.worker) {
+        if let Some(sampled) = self.spans.sample(self.worker, self.parent) {
             self.record_sampled(sampled, gate, subject, id, outcome());
         }
     }

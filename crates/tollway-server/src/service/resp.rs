@@ -213,7 +213,7 @@ impl RespService {
             self.service.settle_charges(policy, &charges, &bills, decisions).await;
         }
         if !charges.is_empty() {
-            let spans = self.service.span_recorder(began);
+            let spans = self.service.span_recorder(began, None);
             let mut decided = self.service.decided("resp", policy).with_spans(spans);
             charges.iter().zip(&*decisions).for_each(|(charge, decision)| decided.spend(charge, decision));
             decided.finish();
@@ -270,7 +270,7 @@ mod tests {
             Arc::clone(&limiter),
             Arc::new(WorkerMetrics::default()),
             Arc::clone(&watch),
-            Arc::new(Tap::new(Arc::clone(&limiter))),
+            Arc::new(Tap::new(Arc::clone(&limiter), 0)),
             Auditor::new(Arc::default(), limiter, watch),
             0,
         ));

@@ -53,7 +53,8 @@ impl Service {
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
-        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
+        let mut decided =
+            self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
         decided.descriptors(&bill, &charges, &outcome);
         if outcome.decision.allowed() {
             self.audit_refunds(caller, &refunds);

@@ -22,7 +22,8 @@ impl Service {
         let bill = asked.bill(&rule).map_err(LimiterError::from)?;
         let began = self.began();
         let decision = self.resolve_bill(policy, || recorded_request(asked), &bill).await;
-        let mut decided = self.decided(caller.gate, policy).with_spans(self.span_recorder(began));
+        let mut decided =
+            self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
         decided.rule(&asked.rule, asked.key.as_deref(), &decision);
         Ok(decision)
     }

@@ -33,14 +33,15 @@ impl Service {
         charges: &'a [ChargeRequest<'_>],
         rules: &[RuleRequest<'_>],
     ) -> Result<VerbAnswer<'a>, LimiterError> {
-        if self.limiter.is_shared() {
+        let (mut tap, answer) = if self.limiter.is_shared() {
             let answer = self.limiter.perform(policy.policy(), verb, charges, rules).await?;
-            self.tap.begin().answer(policy.policy(), verb, &answer, rules);
-            return Ok(answer);
-        }
-        let mut tap = self.tap.begin();
-        let engine = tap.engine().unwrap_or(&self.limiter);
-        let answer = block_on(engine.perform(policy.policy(), verb, charges, rules))?;
+            (self.tap.begin(), answer)
+        } else {
+            let tap = self.tap.begin();
+            let engine = tap.engine().unwrap_or(&self.limiter);
+            let answer = block_on(engine.perform(policy.policy(), verb, charges, rules))?;
+            (tap, answer)
+        };
         tap.answer(policy.policy(), verb, &answer, rules);
         Ok(answer)
     }
@@ -60,20 +61,15 @@ impl Service {
         if !is_recorded {
             return self.limiter.settle_into(bills, decisions).await;
         }
-        if self.limiter.is_shared() {
+        let mut tap = if self.limiter.is_shared() {
             self.limiter.settle_into(bills, decisions).await;
-            self.record_charges(policy, charges, decisions);
-            return;
-        }
-        let mut tap = self.tap.begin();
-        block_on(tap.engine().unwrap_or(&self.limiter).settle_into(bills, decisions));
+            self.tap.begin()
+        } else {
+            let tap = self.tap.begin();
+            block_on(tap.engine().unwrap_or(&self.limiter).settle_into(bills, decisions));
+            tap
+        };
         let decided = charges.iter().zip(&*decisions);
-        decided.for_each(|(charge, decision)| tap.spend(policy.policy(), charge, decision));
-    }
-
-    fn record_charges(&self, policy: &CountedPolicy, charges: &[Charge<'_>], decisions: &[Decision]) {
-        let mut tap = self.tap.begin();
-        let decided = charges.iter().zip(decisions);
         decided.for_each(|(charge, decision)| tap.spend(policy.policy(), charge, decision));
     }
 
@@ -88,13 +84,14 @@ impl Service {
         let Some((_, request)) = request.filter(|(sample, request)| sample.has_rule(request)) else {
             return self.limiter.resolve(bill).await;
         };
-        if self.limiter.is_shared() {
+        let (mut tap, decision) = if self.limiter.is_shared() {
             let decision = self.limiter.resolve(bill).await;
-            self.tap.begin().rule(policy.policy(), &request, &decision);
-            return decision;
-        }
-        let mut tap = self.tap.begin();
-        let decision = block_on(tap.engine().unwrap_or(&self.limiter).resolve(bill));
+            (self.tap.begin(), decision)
+        } else {
+            let tap = self.tap.begin();
+            let decision = block_on(tap.engine().unwrap_or(&self.limiter).resolve(bill));
+            (tap, decision)
+        };
         tap.rule(policy.policy(), &request, &decision);
         decision
     }

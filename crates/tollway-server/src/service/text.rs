@@ -137,7 +137,7 @@ impl TextService {
         let mut counts = Counts::default();
         let began = service.began();
         let answer = |uses: KeyUses<'_>| {
-            let mut decided = service.decided("text", policy).with_spans(service.span_recorder(began));
+            let mut decided = service.decided("text", policy).with_spans(service.span_recorder(began, None));
             for used in uses {
                 let answered = over_limit(&used.outcome);
                 decided.key(&used, &answered);

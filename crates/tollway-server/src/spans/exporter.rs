@@ -110,12 +110,13 @@ impl ExportThread {
     }
 
     fn span_data(&self, span: DecisionSpan) -> SpanData {
-        let DecisionSpan { trace_id, span_id, began, ended, decided } = span;
+        let DecisionSpan { trace_id, parent_id, span_id, began, ended, decided } = span;
         let (trace_id, span_id) = (TraceId::from(trace_id), SpanId::from(span_id));
         SpanData {
             span_context: SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::NONE),
-            parent_span_id: SpanId::INVALID,
-            parent_span_is_remote: false,
+            // 0 is the id that no span has.
+            parent_span_id: SpanId::from(parent_id),
+            parent_span_is_remote: parent_id != 0,
             span_kind: SpanKind::Server,
             name: decided.verb.into(),
             start_time: began,

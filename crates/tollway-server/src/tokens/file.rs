@@ -8,10 +8,13 @@ use arc_swap::ArcSwap;
 use subtle::ConstantTimeEq;
 use tollway::config::ContentWatch;
 use tollway_core::ErrorChain;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{Grant, TokenFileError, TokenList};
 use crate::reload::Reloadable;
+
+/// The warning about a file without any token.
+pub const NO_TOKENS: &str = "the token file has no tokens, so every client is refused; add one with \"tollway token NAME --append FILE\"";
 
 /// The tokens of one file, as it is now.
 #[derive(Debug)]
@@ -96,7 +99,11 @@ fn read(watch: &mut ContentWatch, path: &Path, generation: u64) -> Result<TokenL
     watch.clear();
     let read = watch.read(path);
     let bytes = read.map_err(|source| TokenFileError::Unreadable { path: path.to_owned(), source })?;
-    TokenList::parse(&bytes, path, generation)
+    let list = TokenList::parse(&bytes, path, generation)?;
+    if list.len() == 0 {
+        warn!(path = %path.display(), "{NO_TOKENS}");
+    }
+    Ok(list)
 }
 
 /// Reads a token file again when it changes.

@@ -1,13 +1,13 @@
 //! The tokens of one file: parsed, and found by the digest of what a client sends.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::io;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use ring::digest::{SHA256, digest};
-use subtle::{ConditionallySelectable, ConstantTimeEq};
+use subtle::ConstantTimeEq;
 use thiserror::Error;
 
 use super::{LimitGlobs, PREFIX, Scope, Scopes, TOKEN_MAX};
@@ -15,7 +15,7 @@ use crate::{caller, reload};
 
 /// The most bytes that a token file may have.
 pub(super) const FILE_MAX: usize = 1 << 20;
-/// The most lines that a token file may have. Every line is compared with every token that is not known yet.
+/// The most lines that a token file may have.
 const LINES_MAX: usize = 10_000;
 /// The longest name of a token, in bytes.
 const NAME_MAX: usize = 64;
@@ -59,31 +59,45 @@ type TokenDigest = [u64; 4];
 pub(crate) struct TokenList {
     /// A number that no earlier list of the file had.
     pub(super) generation: u64,
-    lines: Vec<(TokenDigest, Arc<Grant>)>,
+    /// The key of the hashes below. It is a new one for each list, and never leaves the process.
+    key: RandomState,
+    /// The tokens, sorted by the keyed hashes of their digests.
+    tokens: Vec<ListedToken>,
+}
+
+/// One line of a token file.
+#[derive(Debug)]
+struct ListedToken {
+    hash: u64,
+    digest: TokenDigest,
+    grant: Arc<Grant>,
 }
 
 impl TokenList {
     /// Returns what a token allows.
     ///
-    /// The time depends on the length of the token and on the number of lines, and on nothing else: every line is
-    /// compared, in constant time, also after one was equal.
+    /// A binary search looks for the hash of the token's digest, and digests are compared in constant time. The steps
+    /// of the search depend on the hash alone, and nobody outside knows its key: a client that measures them learns
+    /// nothing about the digests of others, not even how one begins.
     pub(super) fn find(&self, token: &[u8]) -> Option<&Arc<Grant>> {
         if token.len() > TOKEN_MAX {
             return None;
         }
         let wanted = token_digest(token);
-        // The number of a line, counted from 1; 0 is none.
-        let mut found = 0_u32;
-        for (number, (listed, _)) in (1..).zip(&self.lines) {
-            found.conditional_assign(&number, listed.ct_eq(&wanted));
-        }
-        let index = usize::try_from(found).ok()?.checked_sub(1)?;
-        self.lines.get(index).map(|(_, grant)| grant)
+        let found = self.candidates(&wanted).find(|listed| listed.digest.ct_eq(&wanted).into());
+        found.map(|listed| &listed.grant)
+    }
+
+    /// Returns the tokens whose digest has the keyed hash of this one: hardly ever another than the same.
+    fn candidates(&self, digest: &TokenDigest) -> impl Iterator<Item = &ListedToken> {
+        let hash = self.key.hash_one(digest);
+        let from = self.tokens.partition_point(|listed| listed.hash < hash);
+        self.tokens[from..].iter().take_while(move |listed| listed.hash == hash)
     }
 
     /// Returns the number of tokens.
     pub(crate) fn len(&self) -> usize {
-        self.lines.len()
+        self.tokens.len()
     }
 
     /// Parses the bytes of the file at `path`. Errors do not repeat what the file has: it could be a token.
@@ -96,7 +110,8 @@ impl TokenList {
             return Err(TokenFileError::TooManyLines { path: path.to_owned() });
         }
         let mut errors = Vec::new();
-        let (mut lines, mut names, mut digests) = (Vec::new(), HashSet::new(), HashSet::new());
+        let (mut tokens, mut names, mut digests, key) =
+            (Vec::new(), HashSet::new(), HashSet::new(), RandomState::new());
         for (number, line) in (1..).zip(text.lines()) {
             match parse_line(line) {
                 Ok(None) => {}
@@ -107,12 +122,15 @@ impl TokenList {
                     let at = words(line).nth(1).unwrap_or(line);
                     errors.push(TokenLineError::new(number, line, at, "another line has the same token"));
                 }
-                Ok(Some((digest, grant))) => lines.push((digest, Arc::new(grant))),
+                Ok(Some((digest, grant))) => {
+                    tokens.push(ListedToken { hash: key.hash_one(digest), digest, grant: Arc::new(grant) });
+                }
                 Err((at, message)) => errors.push(TokenLineError::new(number, line, at, message)),
             }
         }
         if errors.is_empty() {
-            return Ok(Self { generation, lines });
+            tokens.sort_unstable_by_key(|listed| listed.hash);
+            return Ok(Self { generation, key, tokens });
         }
         Err(TokenFileError::Lines { path: path.to_owned(), errors })
     }
@@ -229,6 +247,18 @@ pub enum TokenFileError {
     },
 }
 
+impl TokenFileError {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. }
+            | Self::TooLong { path }
+            | Self::TooManyLines { path }
+            | Self::Lines { path, .. } => path,
+        }
+    }
+}
+
 /// An error in one line of a token file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -273,6 +303,11 @@ pub fn check_token_file(path: &Path) -> Result<usize, TokenFileError> {
     super::TokenFile::open(path).map(|(file, _)| file.len())
 }
 
+/// Checks the text of a token file, which errors call `path`, and returns the number of its tokens.
+pub fn check_tokens(text: &[u8], path: &Path) -> Result<usize, TokenFileError> {
+    TokenList::parse(text, path, 0).map(|list| list.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,6 +347,28 @@ mod tests {
         assert_eq!(parse(&line("long", &long, "decide")).unwrap().find(long.as_bytes()), None);
         let longest = &long[..TOKEN_MAX];
         assert!(parse(&line("long", longest, "decide")).unwrap().find(longest.as_bytes()).is_some());
+    }
+
+    /// The time that a wrong token takes cannot depend on how much of a digest is right: none is looked at.
+    #[test]
+    fn a_digest_that_begins_like_a_listed_one_is_compared_with_none() {
+        let text: String = (0..100).map(|n| line(&format!("t{n}"), &format!("tw_{n}"), "decide")).collect();
+        let list = parse(&text).unwrap();
+        for number in 0..100 {
+            let digest = token_digest(format!("tw_{number}").as_bytes());
+            assert_eq!(list.candidates(&digest).count(), 1);
+            for bit in 0..256 {
+                let mut other = digest;
+                other[bit / 64] ^= 1 << (63 - bit % 64);
+                assert_eq!(list.candidates(&other).count(), 0, "{number}, the first {bit} bits are right");
+            }
+        }
+        // The order is another one in each process.
+        let again = parse(&text).unwrap();
+        let names = |list: &TokenList| -> Vec<_> {
+            list.tokens.iter().map(|token| token.grant.name.clone()).collect()
+        };
+        assert_ne!(names(&list), names(&again));
     }
 
     #[test]

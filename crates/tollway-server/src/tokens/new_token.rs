@@ -36,8 +36,14 @@ pub enum NewTokenError {
     /// The file is not a valid token file, or would not be one with this line.
     #[error(transparent)]
     File(#[from] TokenFileError),
+    /// The file for the token itself exists already. It may have another token.
+    #[error("{} exists already; a token is written to a new file", path.display())]
+    Exists {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// The file cannot be written.
-    #[error("the token file {} cannot be written", path.display())]
+    #[error("{} cannot be written", path.display())]
     Unwritable {
         /// The path of the file.
         path: PathBuf,
@@ -62,6 +68,15 @@ impl NewToken {
     /// Returns the token itself, for the client.
     pub fn secret(&self) -> &str {
         &self.secret
+    }
+
+    /// Writes the token itself to a new file, which only its owner can read.
+    pub fn write_secret_to(&self, path: &Path) -> Result<(), NewTokenError> {
+        let written = create_private(path).and_then(|mut file| writeln!(file, "{}", self.secret));
+        written.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => NewTokenError::Exists { path: path.to_owned() },
+            _ => NewTokenError::Unwritable { path: path.to_owned(), source },
+        })
     }
 
     /// Returns the line for the token file, which has no secret in it.
@@ -106,17 +121,22 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Creates a file that only its owner can read.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Writes a new file beside the old one, and gives it the name of the old one.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut new_name = name.to_owned();
     new_name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(new_name);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&new)?;
+    let mut file = create_private(&new)?;
     let written = keep_owner(path, &file)
         .and_then(|()| file.write_all(text))
         .and_then(|()| file.sync_all())

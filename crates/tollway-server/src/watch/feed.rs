@@ -57,6 +57,11 @@ impl LiveFeed {
         Some(watcher)
     }
 
+    /// Returns how many can watch at once.
+    pub(crate) fn max(&self) -> usize {
+        self.state().watchers.len()
+    }
+
     /// Returns whether one more can watch.
     pub(crate) fn has_place(&self) -> bool {
         self.state().watchers.iter().any(Option::is_none)

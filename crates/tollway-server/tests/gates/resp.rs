@@ -10,6 +10,24 @@ use tollway_wire::resp::{KEY_MAX, LINE_MAX, encode_command, reply_len, reply_tex
 
 use crate::support::{Harness, POLICY, read_all, start, start_with};
 
+#[test]
+fn a_long_command_that_arrives_in_parts_is_answered() {
+    let gate = start();
+    let mut client = gate.redis();
+    let long = "x".repeat(700_000);
+    let mut command = Vec::new();
+    encode_command(&[b"PING", long.as_bytes()], &mut command);
+    encode_command(&[b"PING"], &mut command);
+    encode_command(&[b"PING", &long.as_bytes()[..40_000]], &mut command);
+    for part in command.chunks(997) {
+        client.send(part);
+    }
+    assert_eq!(client.reply(), format!("\"{long}\""));
+    assert_eq!(client.reply(), "+PONG");
+    assert_eq!(client.reply(), format!("\"{}\"", &long[..40_000]));
+    assert_eq!(client.ask("PING"), "+PONG");
+}
+
 impl Harness {
     pub(crate) fn redis(&self) -> Client {
         let stream = TcpStream::connect(self.server.resp_addr().unwrap()).unwrap();

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use tollway::config::{OtelSettings, SampleShare, ShowIds, WatchSettings};
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 
+use crate::support::rls::{RlsClient, request};
 use crate::support::zeromq::total;
 use crate::support::{Harness, start_with};
 
 const POLICY: &str = "
 limits: { Login: { burst: 2, count: 2, period: 1m } }
 rules: { upload: 'user:1/m' }
+domain: shop
+descriptors: [{key: account, rate_limit: {unit: hour, requests_per_unit: 1000}}]
 keys: [{ match: '^fast', limit: 1000, period: 10s }, { match: '^login', use: Login }]
 ";
 
@@ -137,6 +140,39 @@ fn a_decision_of_every_gate_has_a_span_with_its_numbers() {
     let found: Vec<_> =
         spans.iter().map(|span| (span["name"].as_str().unwrap(), span["attributes"].clone())).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn the_trace_of_a_client_is_continued_over_http_and_grpc() {
+    let Some(collector) = Collector::start() else { return };
+    // Nothing is in the sample but what clients record.
+    let gate = start(&collector.endpoint, 0.0, ShowIds::Plain);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let ask = |id: &str, headers: &str| {
+        let body = format!(r#"{{"limit":"Login","id":"{id}"}}"#);
+        let head = "POST /v1/spend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close";
+        let request = format!("{head}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+        assert!(gate.exchange(request.as_bytes()).starts_with("HTTP/1.1 200 "));
+    };
+    let parent = |flags: &str| format!("TraceParent: 00-{trace}-b7ad6b7169203331-{flags}\r\n");
+    ask("recorded", &parent("01"));
+    ask("not-recorded", &parent("00"));
+    ask("invalid", &parent("1"));
+    ask("twice", &parent("01").repeat(2));
+    ask("none", "");
+    let mut rls = RlsClient::new(gate.server.rls_addr().unwrap());
+    rls.trace(&format!("00-{trace}-00f067aa0ba902b7-01"));
+    let _ = rls.ask(request("shop", &[("account", "grpc")])).unwrap();
+    let spans = collector.spans_of(gate);
+    let found: Vec<_> = spans
+        .iter()
+        .map(|span| {
+            let id = span["attributes"]["tollway.gate"].as_str().unwrap();
+            (id, span["trace_id"].as_str().unwrap(), span["parent_id"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(found, [("http", trace, "b7ad6b7169203331"), ("rls", trace, "00f067aa0ba902b7")]);
+    assert_eq!(spans[0]["attributes"]["tollway.id"], "recorded");
 }
 
 #[test]

@@ -173,6 +173,12 @@ fn clients_need_a_certificate_that_is_valid_and_of_a_known_authority() {
         assert!(error.contains(alert), "{who}: {error}");
         eventually("a failed handshake", || server.handshakes("failed") == failed);
     }
+    let gates = &server.gate.server;
+    for address in [gates.admin_addr(), gates.resp_addr(), gates.throttr_addr(), gates.rls_addr()] {
+        let bob = TlsClient::new(certificates.authority(), Some(&expired));
+        let error = bob.get(address.unwrap(), "/healthz").unwrap_err().to_string();
+        assert!(error.contains("CertificateExpired"), "{error}");
+    }
     let [cert, key] = [&good.cert, &good.key].map(|path| text(path).to_owned());
     assert!(curl(&server, &["--cert", &cert, "--key", &key]).status.success());
     assert!(!curl(&server, &[]).status.success());

@@ -14,7 +14,7 @@ use tonic::Code;
 use crate::support::config_file::WatchedFile;
 use crate::support::rls::{RateLimitResponse, RlsClient, request};
 use crate::support::tokens::Tokens;
-use crate::support::{Harness, Reply, any_ports, read_all, start_with};
+use crate::support::{Harness, Reply, any_ports, read_all, start_limiter, start_with};
 
 const POLICY: &str = "
 limits:
@@ -49,7 +49,7 @@ type AskedPath = (&'static str, &'static str, &'static str, &'static str, Option
 
 /// Every path.
 #[rustfmt::skip]
-const PATHS: [AskedPath; 27] = [
+const PATHS: [AskedPath; 28] = [
     ("http", "POST", "/v1/spend", LOGIN, Some(Scope::Decide), 200),
     ("http", "POST", "/v1/check", LOGIN, Some(Scope::Decide), 200),
     ("http", "GET", "/v1/gate?limit=Login&id=a", "", Some(Scope::Decide), 200),
@@ -69,6 +69,7 @@ const PATHS: [AskedPath; 27] = [
     ("admin", "GET", "/v1/top", "", Some(Scope::Read), 200),
     // By GET the answer would not end.
     ("admin", "HEAD", "/v1/live", "", Some(Scope::Read), 200),
+    ("admin", "HEAD", "/v1/live?all&sample=16", "", Some(Scope::Admin), 200),
     ("admin", "GET", "/metrics", "", Some(Scope::Read), 200),
     ("admin", "GET", "/openapi.json", "", Some(Scope::Read), 200),
     ("admin", "GET", "/healthz", "", None, 200),
@@ -502,10 +503,10 @@ fn a_token_that_is_removed_stops_to_work_on_open_connections() {
 fn a_token_that_is_removed_does_not_watch_any_longer() {
     let tokens = Tokens::new();
     let server = start(&tokens);
-    let watch = |path: &str| {
+    let watch = |(path, name): (&str, &str)| {
         let mut stream = TcpStream::connect(server.server.admin_addr().unwrap()).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        let token = tokens.of("read");
+        let token = tokens.of(name);
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
             .unwrap();
         let mut answer = [0; 15];
@@ -513,12 +514,47 @@ fn a_token_that_is_removed_does_not_watch_any_longer() {
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
         stream
     };
-    let watching = ["/v1/live", "/v1/live?all"].map(watch);
+    let watching = [("/v1/live", "read"), ("/v1/live?all", "admin")].map(watch);
     tokens.remove("read");
+    // It may still read, which is not enough to record.
+    let text = fs::read_to_string(tokens.path()).unwrap();
+    let lines = text.lines().map(|line| {
+        let line = if line.starts_with("admin ") { line.replace(" admin", " read") } else { line.to_owned() };
+        line + "\n"
+    });
+    fs::write(tokens.path(), lines.collect::<String>()).unwrap();
     server.server.reload();
     for mut stream in watching {
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
+}
+
+#[test]
+fn only_those_who_may_read_see_where_the_store_is() {
+    let policy = "{ store: 'redis://127.0.0.1:1', limits: {} }";
+    let config = tollway::Config::parse(policy, "policy.yaml").unwrap();
+    let open = || tollway::engine::Engine::open(config.clone(), tollway::Clock::monotonic()).unwrap();
+    let tokens = Tokens::new();
+    let with = start_limiter(open(), |settings| settings.gates.http_access = tokens.access());
+    let without = start_limiter(open(), |_| {});
+    let ask = |server: &Harness, token: Option<&str>| {
+        let reply = Harness::request_with(&server.url("/readyz"), "GET", None, token);
+        assert_eq!(reply.status, 200);
+        reply.body
+    };
+    for name in ["read", "admin"] {
+        let body = ask(&with, Some(tokens.of(name)));
+        assert!(body.starts_with("ok\nstore 127.0.0.1:1 unreachable for "), "{body}");
+    }
+    for token in [None, Some(WRONG), Some(tokens.of("decide")), Some(tokens.of("refund"))] {
+        let body = ask(&with, token);
+        assert!(
+            body.starts_with("ok\nstore node-1 unreachable for ") && !body.contains("127.0.0.1"),
+            "{body}"
+        );
+    }
+    let body = ask(&without, None);
+    assert!(body.starts_with("ok\nstore 127.0.0.1:1 unreachable for "), "{body}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollway::config::{ShowIds, WatchSettings};
+use tollway::config::{MaxConnections, ShowIds, WatchSettings};
 use tollway_testbed::TEST_TIMEOUT;
 use tollway_wire::http::{EventDecoder, LiveEvent, LiveHistory, LiveSnapshot, ServerSentEvent};
 
@@ -286,6 +286,32 @@ fn one_watcher_too_many_is_refused() {
     let head = gate.exchange(b"HEAD /v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 503 ") && head.ends_with("\r\n\r\n"), "{head}");
     drop(first);
+}
+
+/// Watchers are never closed for others, so without a bound they would fill a small gate.
+#[test]
+fn watchers_and_recorders_leave_places_for_others() {
+    let gate = start_with(POLICY, |settings| {
+        settings.gates.http_connections = MaxConnections { total: 4, per_address: None };
+    });
+    let watching = [Watcher::start(&gate), Watcher::start(&gate)];
+    let reply = gate.get("/v1/live");
+    assert_eq!(
+        (reply.status, &reply.json()["detail"]),
+        (503, &json!("2 clients watch already; close one of them"))
+    );
+    let mut recorder = gate.connect();
+    recorder.write_all(b"GET /v1/live?all HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut answer = [0; 15];
+    recorder.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    let reply = gate.get("/v1/live?all");
+    assert_eq!(
+        (reply.status, &reply.json()["detail"]),
+        (503, &json!("1 clients record already; end one of them"))
+    );
+    assert_eq!(gate.get("/v1/top").status, 200);
+    drop(watching);
 }
 
 #[test]

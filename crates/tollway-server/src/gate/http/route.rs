@@ -17,7 +17,6 @@ use super::{Watcher, browser, console};
 use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::metrics;
 use crate::service::{CountedPolicy, RlsError, ServiceError};
-use crate::tap::RECORDERS_MAX;
 use crate::tokens::{KnownToken, Scope};
 use crate::worker::{Shared, Worker};
 
@@ -155,8 +154,11 @@ impl ServedPath {
         peer: &HttpPeer<'_>,
         token: &'k mut Option<Box<KnownToken>>,
     ) -> Result<Caller<'k>, AccessDenied> {
-        let Some(scope) = self.needs else { return Ok(Caller::anyone(peer.role.name())) };
-        let caller = peer.auth.caller(request.sender.bearer_token(), peer.address, token)?;
+        let caller = peer.auth.caller(request.sender.bearer_token(), peer.address, token);
+        let Some(scope) = self.needs else {
+            return Ok(caller.unwrap_or(Caller::nobody(peer.role.name())));
+        };
+        let caller = caller?;
         caller.check_scope(scope)?;
         if matches!(self.route, Route::Live | Route::Metrics) {
             caller.check_all_limits()?;
@@ -166,11 +168,11 @@ impl ServedPath {
 }
 
 /// Returns whether a client that watches the server may go on. Its token may have changed since it began.
-pub(super) fn may_watch(auth: &Authenticator, token: &mut Option<Box<KnownToken>>) -> bool {
+pub(super) fn may_watch(auth: &Authenticator, token: &mut Option<Box<KnownToken>>, scope: Scope) -> bool {
     let Some(tokens) = auth.tokens() else { return true };
     tokens.renew(token);
     let caller = auth.known_caller(None, token.as_ref().map(|token| token.grant()));
-    caller.check_scope(Scope::Read).and_then(|()| caller.check_all_limits()).is_ok()
+    caller.check_scope(scope).and_then(|()| caller.check_all_limits()).is_ok()
 }
 
 impl Route {
@@ -201,7 +203,7 @@ impl Route {
     }
 
     /// Returns the status of the answer, and whether something was decided, refunded or reset.
-    async fn answer(
+    async fn perform(
         self,
         request: &HttpRequest<'_>,
         peer: HttpPeer<'_>,
@@ -220,7 +222,7 @@ impl Route {
             Self::Inspect => inspect(request, peer, worker, response).await,
             Self::Keys => keys(request, peer, worker, response).await,
             Self::Top => top(request, peer, worker, response).await,
-            Self::Live => live(request, worker, response, watching),
+            Self::Live => live(request, &peer, worker, response, watching),
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
                 response.document(HttpStatus::Ok, content_type, text.as_bytes())
@@ -238,7 +240,8 @@ impl Route {
             }
             Self::Health => response.document(HttpStatus::Ok, TEXT, b"ok\n"),
             Self::Ready => {
-                response.document(HttpStatus::Ok, TEXT, readiness(&worker.shared.limiter).as_bytes())
+                let text = readiness(&worker.shared.limiter, peer.may_see_addresses());
+                response.document(HttpStatus::Ok, TEXT, text.as_bytes())
             }
         };
         (status, false)
@@ -277,6 +280,15 @@ pub(super) struct HttpPeer<'a> {
     pub(super) caller: Caller<'a>,
 }
 
+impl HttpPeer<'_> {
+    /// Returns whether the client may know where the nodes of the store are: with the scope `read`, or, at a gate that
+    /// asks for no token, on the same machine.
+    fn may_see_addresses(&self) -> bool {
+        let is_known = self.auth.tokens().is_some() || self.address.is_loopback();
+        is_known && self.caller.check_scope(Scope::Read).is_ok()
+    }
+}
+
 /// Returns whether a path is answered even if the gate is full, so that operators can find out why.
 pub(super) fn is_answered_when_full(path: &str) -> bool {
     let is_answered =
@@ -306,8 +318,9 @@ pub(super) async fn answer(
         Some(served) => match served.route.check_sender(request, &peer, served.by) {
             Ok(()) => match served.caller(request, &peer, token) {
                 Ok(caller) => {
-                    let peer = HttpPeer { caller, ..peer };
-                    served.route.answer(request, peer, worker, policy, response, watching).await
+                    let trace = worker.shared.spans.as_ref().and_then(|_| request.sender.trace_parent());
+                    let peer = HttpPeer { caller: caller.with_trace(trace), ..peer };
+                    served.route.perform(request, peer, worker, policy, response, watching).await
                 }
                 Err(denied) => (response.problem(&denial_of(&denied, worker)), false),
             },
@@ -573,6 +586,7 @@ async fn top(
 /// Starts an answer that goes on until one side ends the connection.
 fn live(
     request: &HttpRequest<'_>,
+    peer: &HttpPeer<'_>,
     worker: &Worker,
     response: ResponseWriter<'_>,
     watching: &mut Option<Watcher>,
@@ -581,6 +595,10 @@ fn live(
         Ok(asked) => asked,
         Err(malformed) => return response.problem(&malformed.into()),
     };
+    // While somebody records, requests are decided one after another.
+    if let (LiveQuery::Record(_), Err(denied)) = (asked, peer.caller.check_scope(Scope::Admin)) {
+        return response.problem(&denial_of(&denied, worker));
+    }
     if worker.drain.has_started() {
         return response.problem(&ProblemDetails::not_ready("draining: nobody can start to watch"));
     }
@@ -590,8 +608,8 @@ fn live(
         return response.problem(&ProblemDetails::ids_not_shown());
     }
     let (has_place, too_many) = match asked {
-        LiveQuery::Figures => (feed.has_place(), ProblemDetails::too_many_watchers(worker.bounds().watchers)),
-        LiveQuery::Record(_) => (tap.has_place(), ProblemDetails::too_many_recorders(RECORDERS_MAX)),
+        LiveQuery::Figures => (feed.has_place(), ProblemDetails::too_many_watchers(feed.max())),
+        LiveQuery::Record(_) => (tap.has_place(), ProblemDetails::too_many_recorders(tap.max())),
     };
     if response.head_only {
         // It takes no place, and has the status that a GET would have.
@@ -618,18 +636,22 @@ fn metrics(worker: &Worker, response: ResponseWriter<'_>) -> HttpStatus {
 }
 
 /// Returns the answer of a server that is ready, with the state of the store. The server is ready even if the store is
-/// unreachable: a proxy that took out all servers that share a store would take the site down.
-fn readiness(limiter: &Engine) -> String {
+/// unreachable: a proxy that took out all servers that share a store would take the site down. Everybody may ask, so
+/// the addresses of the nodes, and reasons, which may have one, are only for those who may see them.
+fn readiness(limiter: &Engine, with_addresses: bool) -> String {
     let mut text = "ok\n".to_owned();
-    for node in limiter.health().into_iter().flat_map(|health| health.nodes) {
+    let nodes = limiter.health().into_iter().flat_map(|health| health.nodes);
+    for (number, node) in (1..).zip(nodes) {
         let state = match node.state {
             NodeState::Up => "up".to_owned(),
             NodeState::Unreachable { since, reason } => {
-                format!("unreachable for {}s: {reason}", since.elapsed().as_secs())
+                let reason = if with_addresses { format!(": {reason}") } else { String::new() };
+                format!("unreachable for {}s{reason}", since.elapsed().as_secs())
             }
             _ => "connecting".to_owned(),
         };
-        text += &format!("store {} {state}\n", node.address);
+        let name = if with_addresses { node.address } else { format!("node-{number}") };
+        text += &format!("store {name} {state}\n");
     }
     text
 }

@@ -21,7 +21,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tollway::block_on;
-use tollway_wire::http::bearer_token;
+use tollway_wire::http::{TraceParent, bearer_token};
 use tollway_wire::rls;
 use tonic::Status;
 use tonic::body::Body;
@@ -220,8 +220,8 @@ impl Drop for InFlight {
 /// A method that is called. It has only what the call needs of the request, which is long: hyper and tokio move the
 /// future of a call several times.
 enum Method {
-    /// The message, and what the token of the call allows.
-    ShouldRateLimit(Incoming, Option<Arc<Grant>>),
+    /// The message, what the token of the call allows, and the span of the client that it belongs to.
+    ShouldRateLimit(Incoming, Option<Arc<Grant>>, Option<TraceParent>),
     Other(Called),
 }
 
@@ -230,7 +230,10 @@ impl Services {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
             return match self.grant(request.headers(), calls, Scope::Decide) {
-                Ok(grant) => Method::ShouldRateLimit(request.into_body(), grant),
+                Ok(grant) => {
+                    let trace = self.trace_parent(request.headers());
+                    Method::ShouldRateLimit(request.into_body(), grant, trace)
+                }
                 Err(denied) => Method::Other(self.deny(&denied)),
             };
         }
@@ -267,14 +270,24 @@ impl Services {
         Ok(Some(Arc::clone(grant)))
     }
 
+    /// Returns the span of the client that a call belongs to, if decisions have spans.
+    fn trace_parent(&self, headers: &HeaderMap) -> Option<TraceParent> {
+        self.worker.shared.spans.as_ref()?;
+        let mut sent = headers.get_all("traceparent").iter();
+        match (sent.next(), sent.next()) {
+            (Some(only), None) => TraceParent::parse(only.as_bytes()),
+            _ => None,
+        }
+    }
+
     fn deny(&self, denied: &AccessDenied) -> Called {
         Box::pin(ready(status_of(denied, &self.worker).into_http()))
     }
 
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
-            Method::ShouldRateLimit(body, grant) => {
-                framing::response(self.should_rate_limit(body, grant, in_flight).await)
+            Method::ShouldRateLimit(body, grant, trace) => {
+                framing::response(self.should_rate_limit(body, grant, trace, in_flight).await)
             }
             Method::Other(called) => {
                 // These answer as soon as their message is there, also those whose answer goes on.
@@ -288,6 +301,7 @@ impl Services {
         &self,
         body: Incoming,
         grant: Option<Arc<Grant>>,
+        trace: Option<TraceParent>,
         in_flight: InFlight,
     ) -> Result<Bytes, Status> {
         let bounds = self.worker.bounds();
@@ -309,14 +323,14 @@ impl Services {
         if !self.worker.awaits_store() {
             // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
             // hyper and tokio move several times, and would be copied each time.
-            let caller = self.auth.known_caller(Some(in_flight.0.peer), grant.as_ref());
+            let caller = self.auth.known_caller(Some(in_flight.0.peer), grant.as_ref()).with_trace(trace);
             return block_on(answer(&self.worker, &caller, &message));
         }
         let (worker, auth) = (Arc::clone(&self.worker), self.auth.clone());
         // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
         // in another would then never be undone, so the decision is a task of its own.
         let answered = tokio::spawn(async move {
-            let caller = auth.known_caller(Some(in_flight.0.peer), grant.as_ref());
+            let caller = auth.known_caller(Some(in_flight.0.peer), grant.as_ref()).with_trace(trace);
             let answered = answer(&worker, &caller, &message).await;
             drop(in_flight);
             answered

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 
 use super::replay::ReplayMemory;
 use crate::reload::Reloadable;
+use crate::secret_file::can_be_read_by_everybody;
 
 /// The reasons for which a datagram gets no reply at a gate with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) enum Rejected {
     WrongMac,
     /// The datagram has been answered before.
     Replayed,
-    /// As many datagrams as can be remembered were answered within the window.
+    /// The memory of answered datagrams is full, so a copy could not be told from a new one.
     Full,
 }
 
@@ -51,7 +52,7 @@ impl Rejected {
 }
 
 /// Checks the signatures of one gate's datagrams, on all workers.
-pub(super) struct Authenticator {
+pub(super) struct SignatureChecker {
     keys: Arc<ArcSwap<SigningKeys>>,
     replays: ReplayMemory,
     clock: Clock,
@@ -59,8 +60,8 @@ pub(super) struct Authenticator {
 }
 
 /// Checks the datagrams of one batch, which have the same keys and the same time.
-pub(super) struct BatchAuthenticator<'a> {
-    authenticator: &'a Authenticator,
+pub(super) struct BatchSignatures<'a> {
+    checker: &'a SignatureChecker,
     keys: Arc<SigningKeys>,
     /// The wall clock, in milliseconds.
     now: u64,
@@ -73,7 +74,7 @@ pub(super) struct ReplySigner<'a> {
     request: Mac,
 }
 
-impl Authenticator {
+impl SignatureChecker {
     /// Takes the keys that were read, and remembers at most `max` datagrams.
     pub(super) fn new(file: &KeyFile, hmac: &TextHmac, max: usize, clock: &Clock) -> Self {
         let (keys, clock) = (Arc::clone(&file.keys), clock.clone());
@@ -83,9 +84,9 @@ impl Authenticator {
         Self { keys, replays, clock, wall }
     }
 
-    pub(super) fn batch(&self) -> BatchAuthenticator<'_> {
+    pub(super) fn batch(&self) -> BatchSignatures<'_> {
         let now = wall_millis(&self.clock, &self.wall);
-        BatchAuthenticator { authenticator: self, keys: self.keys.load_full(), now }
+        BatchSignatures { checker: self, keys: self.keys.load_full(), now }
     }
 }
 
@@ -93,12 +94,12 @@ fn wall_millis(clock: &Clock, wall: &WallClock) -> u64 {
     wall.offset().to_wall_millis(clock.now().as_nanos() / 1_000_000)
 }
 
-impl BatchAuthenticator<'_> {
+impl BatchSignatures<'_> {
     /// Returns the request in a datagram, if it is signed and has not come before, and what signs the reply.
     pub(super) fn check<'d>(&self, datagram: &'d [u8]) -> Result<(ReplySigner<'_>, &'d [u8]), Rejected> {
         let signed = SignedRequest::split(datagram).ok_or(Rejected::Unsigned)?;
         let key = self.keys.find(signed.key_name).ok_or(Rejected::UnknownKey)?;
-        let replays = &self.authenticator.replays;
+        let replays = &self.checker.replays;
         // Before the MAC, because it takes less time.
         replays.check_time(signed.signed_at, self.now)?;
         let request = signed.verify(key).ok_or(Rejected::WrongMac)?;
@@ -148,6 +149,28 @@ pub enum KeyFileError {
     },
 }
 
+impl KeyFileError {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. }
+            | Self::TooLong { path }
+            | Self::NotText { path }
+            | Self::Content { path, .. } => path,
+        }
+    }
+}
+
+/// Checks that the keys of a text gate can be used, as a server does when it starts. Returns a warning if everybody can
+/// read the file.
+pub fn check_key_file(path: &Path) -> Result<Option<String>, KeyFileError> {
+    read_keys(&mut ContentWatch::default(), path)?;
+    Ok(can_be_read_by_everybody(path).then(|| format!("{PUBLIC_KEYS}: {}", path.display())))
+}
+
+/// The warning about a file that is not private.
+const PUBLIC_KEYS: &str = "every user of this system can read the keys of the text gate; use chmod 600";
+
 /// The file with the keys of the text gate, and the keys that are in force.
 pub(super) struct KeyFile {
     path: PathBuf,
@@ -170,22 +193,14 @@ fn read_keys(watch: &mut ContentWatch, path: &Path) -> Result<SigningKeys, KeyFi
         Ok(bytes) => bytes,
         Err(source) => return Err(KeyFileError::Unreadable { path, source }),
     };
-    warn_if_others_can_read(&path);
+    if can_be_read_by_everybody(&path) {
+        warn!(path = %path.display(), "{PUBLIC_KEYS}");
+    }
     if bytes.len() > SigningKeys::FILE_MAX {
         return Err(KeyFileError::TooLong { path });
     }
     let Ok(text) = std::str::from_utf8(&bytes) else { return Err(KeyFileError::NotText { path }) };
     SigningKeys::parse(text).map_err(|source| KeyFileError::Content { path, source })
-}
-
-/// Warns about a file that everybody on the machine can read. It is not refused, because secrets that an orchestrator
-/// mounts often are such files, in a container without other users.
-fn warn_if_others_can_read(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let Ok(metadata) = path.metadata() else { return };
-    if metadata.permissions().mode() & 0o004 != 0 {
-        warn!(path = %path.display(), "every user of this machine can read the keys of the text gate; use chmod 600");
-    }
 }
 
 impl Reloadable for KeyFile {

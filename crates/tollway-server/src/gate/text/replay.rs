@@ -105,7 +105,7 @@ mod tests {
         key.sign_request(signed_at, &mut format!("{number} ping").into_bytes())
     }
 
-    /// Does what the gate does with a datagram whose signature is good.
+    /// Checks the time of a datagram whose signature is good, and remembers it, as the gate does.
     fn receive(memory: &ReplayMemory, number: u64, signed_at: u64, now: u64) -> Result<(), Rejected> {
         memory.check_time(signed_at, now)?;
         memory.remember(&mac(number, signed_at), signed_at)

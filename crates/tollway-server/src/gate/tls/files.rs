@@ -1,9 +1,9 @@
 //! Reads the files of a gate's TLS: its certificate, its key, and the authorities of its clients.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use std::{fs, io};
 
 use httpdate::fmt_http_date;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -16,6 +16,7 @@ use thiserror::Error;
 use tollway::config::{ContentWatch, TlsSettings};
 
 use super::Protocols;
+use crate::secret_file::can_be_read_by_everybody;
 
 /// The time before a certificate's end from which on its use is a warning.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
@@ -82,6 +83,22 @@ pub enum TlsFileError {
     /// TLS cannot be set up, for a reason that is in no file.
     #[error(transparent)]
     Setup(#[from] rustls::Error),
+}
+
+impl TlsFileError {
+    /// Returns the path of the file that is wrong; `None` if the error is in no file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unreadable { file, .. }
+            | Self::NotPem { file, .. }
+            | Self::NoCertificate { file }
+            | Self::InvalidCertificate { file, .. }
+            | Self::NoKey { file }
+            | Self::InvalidKey { file, .. }
+            | Self::KeyMismatch { key: file, .. } => Some(file),
+            Self::Setup(_) => None,
+        }
+    }
 }
 
 /// The faults of files that can be used all the same.
@@ -239,15 +256,4 @@ fn warnings(cert: &Path, expires_at: Option<SystemTime>, key: &Path) -> Vec<TlsF
         warnings.push(TlsFileWarning::PublicKeyFile { file: key.to_owned() });
     }
     warnings
-}
-
-#[cfg(unix)]
-fn can_be_read_by_everybody(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
-}
-
-#[cfg(not(unix))]
-fn can_be_read_by_everybody(_file: &Path) -> bool {
-    false
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tollway_core::ErrorChain;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::TlsServer;
 use super::stream::{self, TlsStream};
@@ -41,6 +41,14 @@ enum HandshakeError {
     Drained,
     #[error("another handshake got the place of this one")]
     Evicted,
+}
+
+impl HandshakeError {
+    /// Returns whether the client showed no certificate, or one that is not accepted.
+    const fn refuses_certificate(&self) -> bool {
+        use rustls::Error::{InvalidCertificate, NoCertificatesPresented};
+        matches!(self, Self::Tls(InvalidCertificate(_) | NoCertificatesPresented))
+    }
 }
 
 impl Handshake {
@@ -105,7 +113,13 @@ impl Handshake {
         let counter =
             if matches!(error, HandshakeError::TimedOut) { &counters.timed_out } else { &counters.failed };
         counter.one();
-        if let Some(held_back) = self.server.throttle.allow(Instant::now()) {
+        let (now, server) = (Instant::now(), &self.server);
+        if error.refuses_certificate() {
+            // Nobody but the server knows the reason: a client only learns that it was refused.
+            if let Some(held_back) = server.refusals.allow(now) {
+                warn!(gate = server.gate, peer = %self.peer, held_back, "client certificate refused: {}", ErrorChain(error));
+            }
+        } else if let Some(held_back) = server.throttle.allow(now) {
             debug!(peer = %self.peer, held_back, "no TLS connection: {}", ErrorChain(error));
         }
     }

@@ -19,7 +19,7 @@ const WORKERS_PER_THREAD: usize = 4;
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
-/// Does the work of handshakes, for all gates.
+/// Runs the threads that compute the TLS handshakes of all gates.
 pub(crate) struct HandshakeThreads {
     /// Each handshake has at most one job here, and the number of handshakes has a bound.
     jobs: Sender<Job>,

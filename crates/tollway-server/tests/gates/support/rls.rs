@@ -97,8 +97,8 @@ const CODES: [&str; 3] = ["UNKNOWN", "OK", "OVER_LIMIT"];
 pub(crate) struct RlsClient {
     runtime: Runtime,
     channel: Channel,
-    /// The value of the metadata `authorization`, if there is one.
-    authorization: Option<String>,
+    /// The name and the value of the metadata that is sent, if there is any.
+    metadata: Option<(&'static str, String)>,
 }
 
 impl RlsClient {
@@ -118,12 +118,17 @@ impl RlsClient {
         let entered = runtime.enter();
         let channel = endpoint.connect_lazy();
         drop(entered);
-        Self { runtime, channel, authorization: None }
+        Self { runtime, channel, metadata: None }
     }
 
     /// Sends this value of the metadata `authorization` with every call from now on.
     pub(crate) fn authorize(&mut self, authorization: &str) {
-        self.authorization = Some(authorization.to_owned());
+        self.metadata = Some(("authorization", authorization.to_owned()));
+    }
+
+    /// Sends this `traceparent` with every call from now on.
+    pub(crate) fn trace(&mut self, trace_parent: &str) {
+        self.metadata = Some(("traceparent", trace_parent.to_owned()));
     }
 
     /// Calls a method with any message, and returns any answer.
@@ -132,7 +137,7 @@ impl RlsClient {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        self.runtime.block_on(call(self.channel.clone(), path, message, self.authorization.as_deref()))
+        self.runtime.block_on(call(self.channel.clone(), path, message, self.metadata.clone()))
     }
 
     pub(crate) fn ask(&self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
@@ -189,7 +194,7 @@ async fn call<Q, A>(
     channel: Channel,
     path: &'static str,
     message: Q,
-    authorization: Option<&str>,
+    metadata: Option<(&'static str, String)>,
 ) -> Result<A, Status>
 where
     Q: Message + Send + Sync + 'static,
@@ -199,8 +204,8 @@ where
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let codec = ProstCodec::<Q, A>::default();
     let mut request = Request::new(message);
-    if let Some(authorization) = authorization {
-        request.metadata_mut().insert("authorization", authorization.parse().unwrap());
+    if let Some((name, value)) = metadata {
+        request.metadata_mut().insert(name, value.parse().unwrap());
     }
     grpc.unary(request, PathAndQuery::from_static(path), codec).await.map(tonic::Response::into_inner)
 }
