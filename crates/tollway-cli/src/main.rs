@@ -4,6 +4,7 @@
 //! is the exit code: 0 for yes, 1 for no (a reply differed, a file is invalid), 2 for an error.
 
 mod command;
+mod hint;
 mod logging;
 mod output;
 
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             // Not `eprintln`, which panics where nobody listens.
-            let _ = writeln!(io::stderr(), "tollway: {}", ErrorChain(error.as_ref()));
+            let hint = hint::hint(&error).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+            let _ = writeln!(io::stderr(), "tollway: {}{hint}", ErrorChain(error.as_ref()));
             ExitCode::from(2)
         }
     }

@@ -37,7 +37,7 @@ const UNREADABLE: &str = "cannot read an event of the server";
 /// key for this recording, and nobody else has it.
 ///
 /// Inline limits and the gates text, throttr, smockron and rls are not recorded; the last line counts what was left
-/// out. Ctrl-C ends the recording, and the file is complete.
+/// out. Ctrl-C ends the recording, and the file is complete. A server with tokens asks for one with the scope admin.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +48,7 @@ Examples:
 
 Exit status: 0 success, 1 decisions were missed because the trace was written too slowly, 2 error.")]
 pub(crate) struct Record {
-    /// The file that is written; \"-\" is standard output
+    /// The file that is written; "-" is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]

@@ -4,17 +4,19 @@ mod banner;
 mod port_owner;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use tollway::config::{FileWatch, Gates, SmockronGate};
+use tollway::config::{FileWatch, Gates, NamedFile, SmockronGate};
 use tollway::engine::Engine;
 use tollway::store::memory::{BoundsError, MemoryBounds};
 use tollway::{Clock, Config};
-use tollway_server::{BindError, ConfigFile, Server, Settings, Signals};
+use tollway_server::{
+    BindError, ConfigFile, GateTlsError, KeyFileError, Server, Settings, Signals, TokenFileError,
+};
 use tracing::info;
 
 use super::arguments::GateFlag;
@@ -101,6 +103,7 @@ impl Serve {
         }
         let workers = self.workers.map_or_else(cores, usize::from);
         let (show, audit, otel) = (config.watch, config.audit.clone(), config.otel.clone());
+        let named_files = config.named_files.clone();
         let config = Config { store: store.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
@@ -115,7 +118,8 @@ impl Serve {
             ..Settings::new(Arc::clone(&limiter))
         };
         let signals = Signals::catch().context("cannot handle signals")?;
-        let server = Server::start(settings).map_err(cannot_start)?;
+        let server = Server::start(settings)
+            .map_err(|error| cannot_start(error, &named_files, self.config.as_deref()))?;
         let from = self
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
@@ -157,9 +161,16 @@ impl Serve {
     }
 }
 
-/// Returns why the server did not start. If a port is in use: by which process, for which gate, and what to do.
-fn cannot_start(error: io::Error) -> anyhow::Error {
+/// Returns why the server did not start. If a port is in use: by which process, for which gate, and what to do. If a
+/// file of a gate is wrong: which line of the configuration names it.
+fn cannot_start(error: io::Error, named: &[NamedFile], config: Option<&Path>) -> anyhow::Error {
     let failed = error.get_ref().and_then(|inner| inner.downcast_ref::<BindError>());
+    if let (Some(path), Some(config)) = (wrong_file(&error), config)
+        && let Some(NamedFile { line, column, .. }) = named.iter().find(|named| named.path == path)
+    {
+        let place = format!("{}:{line}:{column}", config.display());
+        return anyhow!(error).context(format!("cannot start the server: {place}"));
+    }
     let Some(BindError { gate, address, .. }) = failed.filter(|_| error.kind() == io::ErrorKind::AddrInUse)
     else {
         return anyhow!(error).context("cannot start the server");
@@ -170,6 +181,15 @@ fn cannot_start(error: io::Error) -> anyhow::Error {
         "the {gate} gate cannot listen on {address}: the port is in use{owner}; stop it, or choose another address with \
          --{gate} ADDR"
     )
+}
+
+/// Returns the path of the file that kept a server from starting.
+fn wrong_file(error: &io::Error) -> Option<&Path> {
+    let inner = error.get_ref()?;
+    let tls = || inner.downcast_ref::<GateTlsError>().and_then(|error| error.source.path());
+    let tokens = || inner.downcast_ref::<TokenFileError>().map(TokenFileError::path);
+    let keys = || inner.downcast_ref::<KeyFileError>().map(KeyFileError::path);
+    tls().or_else(tokens).or_else(keys)
 }
 
 pub(super) fn cores() -> usize {

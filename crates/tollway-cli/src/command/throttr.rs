@@ -18,7 +18,8 @@ use crate::output::print_line;
 /// Create, query, update and delete quotas over the Throttr protocol
 ///
 /// A quota belongs to a consumer and a resource, and expires after its time to live. A query does not change it: use an
-/// update to take from it.
+/// update to take from it. The protocol has no place for a token, and this command speaks plain text: for a gate with
+/// TLS, use a tunnel such as stunnel or socat.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -12,13 +12,14 @@ use crate::output::print_line;
 /// Make a new token for a client
 ///
 /// Prints the token to standard output, alone, and the line for the token file of the server to standard error. The
-/// line has a digest and no secret. A server reads the file again when it changes. To replace a token, add a second one
+/// line has a digest and no secret. With --out the token goes to a new file that only you can read; "> FILE" makes one
+/// that others on this machine can usually read. A server reads the file again when it changes. To replace a token, add a second one
 /// with another name, give it to the client, and then remove the line of the first.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tollway token shop --scope decide,refund --append tokens.txt > shop.token
-  tollway token shop --scope decide --limits 'shop-*,login' --append tokens.txt > shop.token
+  tollway token shop --scope decide,refund --append tokens.txt --out shop.token
+  tollway token shop --scope decide --limits 'shop-*,login' --append tokens.txt --out shop.token
   tollway token ops --scope admin
 
 Scopes: decide (spend, check), refund, read (inspect, keys, explain, metrics, console), admin (reset, and all others).
@@ -28,7 +29,7 @@ pub(crate) struct Token {
     /// The name of the token, which the audit log shows: 1 to 64 letters, digits, ".", "_" and "-"
     #[arg(value_name = "NAME")]
     name: String,
-    /// What the token allows: decide, refund, read, admin, or several of them, separated by commas
+    /// The scopes of the token: decide, refund, read, admin, or several of them, separated by commas
     #[arg(long, value_name = "SCOPE,...")]
     scope: Scopes,
     /// The limits and rules that the token is for, as patterns with * and ?, separated by commas [default: all]
@@ -37,11 +38,18 @@ pub(crate) struct Token {
     /// Adds the line to this token file, which is made if it does not exist
     #[arg(long, value_name = "FILE")]
     append: Option<PathBuf>,
+    /// Writes the token to this new file, which only its owner can read, instead of printing it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 impl Token {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let token = NewToken::generate(&self.name, self.scope, self.limits.as_ref())?;
+        // First, because a line without its token would be of no use.
+        if let Some(path) = &self.out {
+            token.write_secret_to(path)?;
+        }
         // Lines that begin with "#" are comments of a token file, so that all of standard error can be added to one.
         let place = match &self.append {
             Some(path) => {
@@ -50,9 +58,14 @@ impl Token {
             }
             None => "is for the token file of the server".to_owned(),
         };
-        let for_client = format!("# The token of {} is for the client, and is not shown again.", self.name);
+        let for_client = match &self.out {
+            Some(path) => format!("# The token of {} is in {}, for the client.", self.name, path.display()),
+            None => format!("# The token of {} is for the client, and is not shown again.", self.name),
+        };
         writeln!(io::stderr(), "{for_client}\n# This line {place}:\n{}", token.line())?;
-        print_line(token.secret().as_bytes())?;
+        if self.out.is_none() {
+            print_line(token.secret().as_bytes())?;
+        }
         Ok(Outcome::Yes)
     }
 }

@@ -1,12 +1,12 @@
 //! `tollway validate`: checks a configuration file, and prints what it means.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tollway::config::{Config, ConfigError, ConfigErrors, Gates, describe};
+use tollway::config::{Config, ConfigError, ConfigErrors, describe};
 use tollway::core::ErrorChain;
-use tollway_server::{check_tls_files, check_token_file, open_gates};
+use tollway_server::{NO_TOKENS, check_key_file, check_tls_files, check_token_file, open_gates};
 
 use super::Outcome;
 use crate::output::OutputError;
@@ -16,7 +16,7 @@ use crate::output::OutputError;
 /// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form
 /// with the names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix
 /// it. Fields that have no effect, and gates that everybody who can reach them may use, are warnings. The certificates
-/// and token files of gates are checked as well, and their contents are never printed.
+/// token files and HMAC keys of gates are checked as well, and their contents are never printed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,22 +28,30 @@ pub(crate) struct Validate {
     /// The configuration file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Makes open gates errors, as "tollway serve --require-auth" does
+    #[arg(long, env = "TOLLWAY_REQUIRE_AUTH")]
+    require_auth: bool,
 }
 
 impl Validate {
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         match Config::from_file(&self.file) {
             Ok(config) => {
-                let Some(file_warnings) = check_files(&config.gates)? else { return Ok(Outcome::No) };
-                write!(io::stdout(), "{}", describe(&config)).map_err(OutputError::from)?;
                 let own = self.file.display().to_string();
+                let Some(file_warnings) = check_files(&config, &own)? else { return Ok(Outcome::No) };
+                let open: Vec<_> = open_gates(&config.gates).iter().map(|open| open.to_string()).collect();
+                if self.require_auth && !open.is_empty() {
+                    open.iter().try_for_each(|open| writeln!(io::stderr(), "{own}: {open}"))?;
+                    return Ok(Outcome::No);
+                }
+                write!(io::stdout(), "{}", describe(&config)).map_err(OutputError::from)?;
                 for ConfigError { file, line, column, message, .. } in &config.warnings {
                     let file = file.as_ref().unwrap_or(&own);
                     writeln!(io::stderr(), "{file}:{line}:{column}: warning: {message}")?;
                 }
-                let open = open_gates(&config.gates).into_iter().map(|open| open.to_string());
+                let open = open.into_iter().map(|open| format!("{own}: warning: {open}"));
                 for warning in file_warnings.into_iter().chain(open) {
-                    writeln!(io::stderr(), "{own}: warning: {warning}")?;
+                    writeln!(io::stderr(), "{warning}")?;
                 }
             }
             Err(errors) if unreadable(&errors) => return Err(errors.into()),
@@ -56,10 +64,12 @@ impl Validate {
     }
 }
 
-/// Checks the certificates and the tokens of the gates that are on. Returns warnings about them, or `None` if one is
-/// wrong, after printing what is.
-fn check_files(gates: &Gates) -> io::Result<Option<Vec<String>>> {
+/// Checks the certificates, the tokens and the keys of the gates that are on. Returns warnings about them, or `None` if
+/// one is wrong, after printing what is. Each begins with the place in the configuration that names the file.
+fn check_files(config: &Config, own: &str) -> io::Result<Option<Vec<String>>> {
     let (mut warnings, mut checked, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let gates = &config.gates;
+    let place = |path: Option<&Path>| place(config, own, path);
     for (address, access) in [
         (gates.http, &gates.http_access),
         (gates.admin, &gates.admin_access),
@@ -70,19 +80,44 @@ fn check_files(gates: &Gates) -> io::Result<Option<Vec<String>>> {
         if address.is_none() || checked.contains(&access) {
             continue;
         }
-        match access.tls.as_ref().map(check_tls_files) {
-            Some(Ok(found)) => warnings.extend(found.iter().map(ToString::to_string)),
-            Some(Err(error)) => errors.push(ErrorChain(&error).to_string()),
-            None => {}
+        if let Some(tls) = &access.tls {
+            match check_tls_files(tls) {
+                Ok(found) => {
+                    let place = place(Some(&tls.cert));
+                    warnings.extend(found.iter().map(|warning| format!("{place}: warning: {warning}")));
+                }
+                Err(error) => errors.push(format!("{}: {}", place(error.path()), ErrorChain(&error))),
+            }
         }
-        if let Some(Err(error)) = access.tokens.as_deref().map(check_token_file) {
-            errors.push(ErrorChain(&error).to_string());
+        if let Some(tokens) = &access.tokens {
+            match check_token_file(tokens) {
+                Ok(0) => warnings.push(format!("{}: warning: {NO_TOKENS}", place(Some(tokens)))),
+                Ok(_) => {}
+                Err(error) => errors.push(format!("{}: {}", place(Some(tokens)), ErrorChain(&error))),
+            }
         }
         checked.push(access);
     }
+    if let Some(hmac) = gates.text_hmac.as_ref().filter(|_| gates.text.is_some()) {
+        match check_key_file(&hmac.keys) {
+            Ok(warning) => {
+                let place = place(Some(&hmac.keys));
+                warnings.extend(warning.map(|warning| format!("{place}: warning: {warning}")));
+            }
+            Err(error) => errors.push(format!("{}: {}", place(Some(&hmac.keys)), ErrorChain(&error))),
+        }
+    }
+    // Gates can share a file.
     errors.dedup();
+    warnings.dedup();
     errors.iter().try_for_each(|error| writeln!(io::stderr(), "{error}"))?;
     Ok(errors.is_empty().then_some(warnings))
+}
+
+/// Returns the place in the configuration `own` that names the file at `path`, such as `tollway.yaml:3:11`.
+fn place(config: &Config, own: &str, path: Option<&Path>) -> String {
+    let named = config.named_files.iter().find(|named| Some(&*named.path) == path);
+    named.map_or_else(|| own.to_owned(), |named| format!("{own}:{}:{}", named.line, named.column))
 }
 
 /// An error without a line is about the file, not about what it says.

@@ -48,8 +48,20 @@ fn commands_ask_a_server_by_tls_with_a_certificate() {
     let (code, said) = serving.ask(&["spend", "Login:a", "--tls-ca", ca]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("check the certificates") && said.contains("CertificateRequired"), "{said}");
+    assert!(said.contains("\nhint: the server asks for a certificate"), "{said}");
+    let (code, said) = serving.ask(&["spend", "Login:a"]);
+    assert!(code == 2 && said.contains("\nhint: name the authority"), "{said}");
+    let plain = serving.addr.replace("https://", "http://");
+    let ran = run(&["spend", "Login:a", "--addr", &plain]);
+    assert!(ran.code == 2 && ran.stderr.contains("\nhint: if the gate uses TLS, write"), "{}", ran.stderr);
+    let open = Serving::start(&["--http", "127.0.0.1:0"], &[]);
+    let ran = run(&["spend", "demo:a", "--addr", &format!("https://{}", open.addr), "--tls-ca", ca]);
+    assert!(ran.code == 2 && ran.stderr.contains("\nhint: if the gate uses no TLS"), "{}", ran.stderr);
     let (code, said) = serving.ask(&["spend", "Login:a", "--tls-ca", ca, "--tls-cert", text(&cert)]);
     assert!(code == 2 && said.contains("--tls-key"), "{said}");
+    serving.signal("TERM");
+    let (_, log) = serving.wait();
+    assert!(log.contains("client certificate refused"), "{log}");
 }
 
 #[test]
@@ -100,8 +112,12 @@ fn validate_names_the_files_and_what_is_wrong_with_them() {
     fs::remove_file(directory.join("server.key")).unwrap();
     let ran = run(&["validate", &config]);
     assert_eq!(ran.code, 1, "{}", ran.stdout);
-    assert!(ran.stderr.contains("cannot read") && ran.stderr.contains("server.key"), "{}", ran.stderr);
+    let named = format!("{config}:3:64: cannot read ");
+    assert!(ran.stderr.starts_with(&named) && ran.stderr.contains("server.key"), "{}", ran.stderr);
     let ran = run(&["serve", "--config", &config]);
     assert_eq!(ran.code, 2, "{}", ran.stdout);
-    assert!(ran.stderr.contains("the http gate cannot use TLS"), "{}", ran.stderr);
+    let expected = format!(
+        "tollway: cannot start the server: {config}:3:64: the http gate cannot use TLS: cannot read "
+    );
+    assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
 }

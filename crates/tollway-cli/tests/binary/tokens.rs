@@ -186,6 +186,121 @@ fn no_token_is_logged_printed_or_measured() {
 }
 
 #[test]
+fn a_token_goes_to_a_new_file_that_only_its_owner_can_read() {
+    let folder = folder();
+    let make = |name: &str| {
+        run_in(
+            &folder,
+            &["token", name, "--scope", "decide", "--append", "tokens.txt", "--out", "shop.token"],
+        )
+    };
+    let ran = make("shop");
+    assert_eq!((ran.code, &*ran.stdout), (0, ""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("# The token of shop is in shop.token, for the client.\n"),
+        "{}",
+        ran.stderr
+    );
+    let path = folder.join("shop.token");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let secret = fs::read_to_string(&path).unwrap();
+    let ran = make("other");
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.stderr, "tollway: shop.token exists already; a token is written to a new file\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), secret);
+    assert!(
+        !fs::read_to_string(folder.join("tokens.txt")).unwrap().contains("other"),
+        "no line without a token"
+    );
+}
+
+#[test]
+fn commands_say_how_to_send_a_token() {
+    let folder = folder();
+    let secret = token(&folder, &["shop", "--scope", "decide"]);
+    fs::write(folder.join("tollway.yaml"), format!("tokens: tokens.txt\n{LIMITS}")).unwrap();
+    fs::write(folder.join("shop.token"), secret).unwrap();
+    let config = folder.join("tollway.yaml").to_str().unwrap().to_owned();
+    let flags = ["--config", &config, "--http", "127.0.0.1:0"];
+    let banner = Serving::start(&flags, &[]).banner();
+    assert!(banner.contains("| curl --config - --json"), "no token in arguments: {banner}");
+    assert!(!banner.contains(" -H "), "{banner}");
+    let serving = Serving::start(&flags, &[]);
+    let (code, said) = serving.ask(&["spend", "login:a"]);
+    assert!(
+        code == 2
+            && said
+                .ends_with("\nhint: name the file with a token by --token-file FILE, or set TOLLWAY_TOKEN\n"),
+        "{said}"
+    );
+    let shop = folder.join("shop.token");
+    let shop = ["--token-file", shop.to_str().unwrap()];
+    let (code, said) = serving.ask(&[&["refund", "login:a"][..], &shop].concat());
+    assert!(
+        code == 2 && said.contains("\nhint: name a file with another token by --token-file FILE"),
+        "{said}"
+    );
+    let bench = ["bench", "http", "--limit", "login", "--requests", "10", "--connections", "2"];
+    let (code, said) = serving.ask(&[&bench[..], &shop].concat());
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = serving.ask(&bench);
+    assert_eq!(code, 1, "every reply is an error: {said}");
+    let resp = serving.printed.split("redis://").nth(1).unwrap().lines().next().unwrap();
+    let bench =
+        ["bench", "resp", "--command", "ping", "--requests", "10", "--connections", "2", "--addr", resp];
+    let ran = run(&[&bench[..], &shop].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    fs::write(folder.join("wrong.token"), format!("tw_{}", "0".repeat(64))).unwrap();
+    let wrong = folder.join("wrong.token");
+    let ran = run(&[&bench[..], &["--token-file", wrong.to_str().unwrap()]].concat());
+    assert!(ran.code == 2 && ran.stderr.contains("WRONGPASS"), "{}", ran.stderr);
+}
+
+#[test]
+fn validate_reads_the_files_that_a_configuration_names() {
+    let folder = folder();
+    let validate = |yaml: &str, flags: &[&str]| {
+        fs::write(folder.join("tollway.yaml"), yaml).unwrap();
+        run_in(&folder, &[&["validate", "tollway.yaml"], flags].concat())
+    };
+    fs::write(folder.join("tokens.txt"), "# nobody yet\n").unwrap();
+    let ran = validate(&format!("{LIMITS}tokens: tokens.txt\n"), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("tollway.yaml:2:9: warning: the token file has no tokens"),
+        "{}",
+        ran.stderr
+    );
+    fs::write(folder.join("tokens.txt"), "shop\n").unwrap();
+    let ran = validate(&format!("{LIMITS}tokens: tokens.txt\n"), &[]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("tollway.yaml:2:9: tokens.txt:1:5: the digest is missing"),
+        "{}",
+        ran.stderr
+    );
+    let hmac = format!("{LIMITS}gates:\n  text: {{ hmac: {{ keys: keys.txt }} }}\n");
+    let ran = validate(&hmac, &[]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("tollway.yaml:3:25: the keys of the text gate cannot be read"),
+        "{}",
+        ran.stderr
+    );
+    fs::write(folder.join("keys.txt"), format!("web {}\n", "5ec4e7".repeat(8))).unwrap();
+    fs::set_permissions(folder.join("keys.txt"), fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = validate(&hmac, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("tollway.yaml:3:25: warning: every user"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("5ec4e7"), "{}", ran.stderr);
+    let open = format!("{LIMITS}gates: {{ http: 0.0.0.0:0 }}\n");
+    assert_eq!(validate(&open, &[]).code, 0);
+    let ran = validate(&open, &["--require-auth"]);
+    assert_eq!((ran.code, &*ran.stdout), (1, ""));
+    assert!(ran.stderr.starts_with("tollway.yaml: the http gate at 0.0.0.0:0 is open: "), "{}", ran.stderr);
+}
+
+#[test]
 fn an_open_gate_is_a_warning_and_with_require_auth_an_error() {
     let config = file("tollway.yaml", format!("{LIMITS}gates: {{ http: 0.0.0.0:0, text: 127.0.0.1:0 }}\n"));
     let open = "the http gate at 0.0.0.0:0 is open: everybody who can reach it can use up and refund the limits of every \

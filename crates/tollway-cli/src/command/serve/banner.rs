@@ -86,21 +86,27 @@ fn counts(policy: &Policy) -> String {
 fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
     let (program, mut examples) = (program(), Vec::new());
     let asks_for_token = gates.http_access.tokens.is_some();
-    let header = if asks_for_token { "-H \"Authorization: Bearer $TOLLWAY_TOKEN\" " } else { "" };
+    // By its standard input: everybody on a machine can see the arguments of a program.
+    let (send, config) = if asks_for_token {
+        (r#"printf 'header = "Authorization: Bearer %s"' "$TOLLWAY_TOKEN" | "#, "--config - ")
+    } else {
+        ("", "")
+    };
     // The limits of descriptors come last, and are asked by descriptors.
     let limit = policy.limits().iter().find(|limit| !limit.name().contains('/'));
     let plain = |address: Option<SocketAddr>, access: &GateAccess| address.filter(|_| access.tls.is_none());
     let http = plain(server.http_addr(), &gates.http_access);
     if let (Some(address), Some(limit)) = (http, limit) {
         let body = format!(r#"{{"limit":"{}","id":"{}"}}"#, limit.name(), example_id(limit));
-        examples.push(format!("curl {header}--json '{body}' http://{address}/v1/spend"));
+        examples.push(format!("{send}curl {config}--json '{body}' http://{address}/v1/spend"));
     }
     if let (Some(address), Some(rule)) = (http, policy.rules().first()) {
         let logs = rule.keyed().limit().rule().logs().iter();
         let selectors: Vec<_> =
             logs.filter_map(|log| Some(format!(r#""{}":"alice""#, log.selector()?))).collect();
         let body = format!(r#"{{"selectors":{{{}}}}}"#, selectors.join(","));
-        examples.push(format!("curl {header}--json '{body}' http://{address}/v1/rules/{}", rule.name()));
+        examples
+            .push(format!("{send}curl {config}--json '{body}' http://{address}/v1/rules/{}", rule.name()));
     }
     if let (Some(address), false) = (server.text_addr(), policy.keys().rules().is_empty()) {
         examples.push(format!("{program} text --addr {address} 'over_limit ws global'"));

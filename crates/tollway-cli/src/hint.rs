@@ -1,0 +1,31 @@
+//! Says which flag helps against an error of a server's tokens or certificates.
+
+use tollway_client::tls::TlsFailure;
+use tollway_client::{ClientError, InvalidResponse};
+
+/// Returns what to try next, if a flag of the command line may help.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    let error = error.chain().find_map(|error| error.downcast_ref::<ClientError>())?;
+    Some(match error {
+        ClientError::Problem { status: 401, .. } => {
+            "name the file with a token by --token-file FILE, or set TOLLWAY_TOKEN"
+        }
+        ClientError::Problem { status: 403, title, .. } if title.contains("token") => {
+            "name a file with another token by --token-file FILE; \"tollway token\" makes one"
+        }
+        ClientError::InvalidResponse { source: InvalidResponse::HttpHead, .. }
+        | ClientError::Disconnected { .. } => {
+            "if the gate uses TLS, write its address as https://HOST:PORT, and name the authority of its certificate by \
+             --tls-ca FILE"
+        }
+        ClientError::Tls { source, .. } => match source.failure() {
+            TlsFailure::UntrustedServer => "name the authority of the server's certificate by --tls-ca FILE",
+            TlsFailure::RefusedClient => {
+                "the server asks for a certificate of its own authority: --tls-cert FILE and --tls-key FILE"
+            }
+            TlsFailure::NotTls => "if the gate uses no TLS, write its address as http://HOST:PORT",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
