@@ -98,6 +98,8 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// Compare the bounds of the sketch of who is busy with exact counts, in a million random streams
+    Sketch,
     /// Run a master and four gatekeepers under load, and print the results
     Soak {
         /// The length of each run in seconds
@@ -134,6 +136,11 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         Task::Words { paths } => return report::run(&paths).map(|()| ExitCode::SUCCESS),
         Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
         Task::Instructions { bless } => instructions::run(&mut steps, bless)?,
+        Task::Sketch => {
+            let test =
+                "test --locked --release --package tollway-server --lib bounds_hold_for_many_short_streams";
+            steps.run("sketch", step::cargo(test).env("TOLLWAY_STREAMS", "1000000"))?;
+        }
         Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
