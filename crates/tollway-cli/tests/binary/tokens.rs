@@ -67,8 +67,7 @@ fn the_token_goes_to_standard_output_and_the_rest_can_be_added_to_a_token_file()
     assert_eq!(valid(&folder).code, 0);
     fs::write(folder.join("tokens.txt"), format!("shop {secret} decide\n")).unwrap();
     let ran = valid(&folder);
-    let expected =
-        "tokens.txt:1:6: a digest is sha256: and 64 hexadecimal digits, as \"tollway token\" prints it\n";
+    let expected = "tollway.yaml:1:9: tokens.txt:1:6: a digest is sha256: and 64 hexadecimal digits, as \"tollway token\" prints it\n";
     assert_eq!((ran.code, &*ran.stderr), (1, expected));
     for (arguments, problem) in [
         (&["token", "two words", "--scope", "read"][..], "a name is 1 to 64 letters"),
