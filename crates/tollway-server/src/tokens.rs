@@ -9,8 +9,8 @@
 //!
 //! The file has digests only: whoever reads it cannot use a token. A token that a client sends is found by its SHA-256,
 //! through a hash with a secret key, and compared in constant time: the time tells neither how much of a digest was
-//! right, nor which line it was. A connection remembers the token that it sent last ([`KnownToken`]), so that a digest is computed once
-//! for a connection and not for each request.
+//! right, nor which line it was. A connection remembers the token that it sent last ([`KnownToken`]), so that a digest
+//! is computed once for a connection and not for each request.
 
 mod file;
 mod limit_globs;

@@ -13,8 +13,8 @@ use crate::output::print_line;
 ///
 /// Prints the token to standard output, alone, and the line for the token file of the server to standard error. The
 /// line has a digest and no secret. With --out the token goes to a new file that only you can read; "> FILE" makes one
-/// that others on this machine can usually read. A server reads the file again when it changes. To replace a token, add a second one
-/// with another name, give it to the client, and then remove the line of the first.
+/// that others on this machine can usually read. A server reads the file again when it changes. To replace a token, add
+/// a second one with another name, give it to the client, and then remove the line of the first.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -29,7 +29,7 @@ const NEVER: Duration = Duration::from_secs(365 * 86_400);
 const KEEP_SIZE: usize = 128 << 10;
 /// The size above which the buffer of one connection's unfinished request is freed. There are many connections.
 const KEEP_UNFINISHED: usize = 1 << 10;
-/// The size from which on an unfinished request grows where it is. Below it, copying is cheaper than a buffer of its own.
+/// The size from which on an unfinished request grows where it is. Below it, copying is cheaper than its own buffer.
 const GROWS_IN_PLACE: usize = 16 << 10;
 /// The number of unused buffers that one worker keeps for one gate. It needs more than one only if the store is shared.
 const KEEP_BUFFERS: usize = 4;
