@@ -147,8 +147,8 @@ impl<'s, 'a> Collector<'s, 'a> {
         metrics.errors.add(self.errors);
     }
 
-    /// Collects the commands in `inbox` from `taken` on, which it moves behind them. `words` are only made for a command
-    /// that the template does not parse: there are many.
+    /// Collects the commands in `inbox` from `taken` on, which it moves behind them. The place for `words` is large, so
+    /// it is only made for a command that the template does not parse.
     pub(super) fn collect(
         &mut self,
         inbox: &'a [u8],
