@@ -127,6 +127,7 @@ impl RlsClient {
     }
 
     /// Sends this `traceparent` with every call from now on.
+    #[cfg(feature = "otel")]
     pub(crate) fn trace(&mut self, trace_parent: &str) {
         self.metadata = Some(("traceparent", trace_parent.to_owned()));
     }
