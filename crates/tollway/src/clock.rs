@@ -25,6 +25,8 @@ struct ManualTime {
     nanos: AtomicU64,
     /// The wall clock minus the time.
     wall_offset: AtomicI64,
+    /// True if a store with a clock of its own decides by this time instead.
+    is_sent: bool,
 }
 
 impl Clock {
@@ -37,8 +39,20 @@ impl Clock {
 
     /// Returns a manual clock, which stays at `now` until it is set.
     pub fn manual(now: Timestamp) -> Self {
+        Self::set_by_hand(now, true)
+    }
+
+    /// Returns a manual clock whose time is not sent to Redis, as that of a machine is not. For the simulator, whose
+    /// Redis has a clock of its own.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn simulated(now: Timestamp) -> Self {
+        Self::set_by_hand(now, false)
+    }
+
+    fn set_by_hand(now: Timestamp, is_sent: bool) -> Self {
         let (nanos, wall_offset) = (AtomicU64::new(now.as_nanos()), AtomicI64::new(0));
-        Self(TimeSource::Manual(Arc::new(ManualTime { nanos, wall_offset })))
+        Self(TimeSource::Manual(Arc::new(ManualTime { nanos, wall_offset, is_sent })))
     }
 
     /// Returns the current time.
@@ -67,7 +81,7 @@ impl Clock {
     pub fn manual_time(&self) -> Option<Timestamp> {
         match &self.0 {
             TimeSource::Monotonic { .. } => None,
-            TimeSource::Manual(_) => Some(self.now()),
+            TimeSource::Manual(time) => time.is_sent.then(|| self.now()),
         }
     }
 

@@ -33,6 +33,9 @@ use self::key::Namespace;
 use self::net::{Net, Replies};
 use super::{Health, StoreError};
 
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use net::simulation::{NetAction, SimulatedDriver, script_sha};
 pub use url::{Address, PasswordFileError, RedisUrl, RedisUrlError, Secret, SettingError, Topology};
 
 /// A handle that sends calls to the Redis store. Every call may be awaited on any runtime, or on none. Clones share the
@@ -57,6 +60,14 @@ impl Redis {
     pub fn open(url: &RedisUrl) -> io::Result<Self> {
         let (net, namespace) = (Arc::new(Net::start(url)?), Namespace::new(&url.namespace));
         Ok(Self { net, namespace, caller: Caller::Task })
+    }
+
+    /// Opens a store that has no thread and no sockets: whoever holds the driver moves it on. For the simulator.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn simulated(url: &RedisUrl, seed: u64) -> (Self, SimulatedDriver) {
+        let (net, driver) = SimulatedDriver::start(url, seed);
+        (Self { net: Arc::new(net), namespace: Namespace::new(&url.namespace), caller: Caller::Task }, driver)
     }
 
     /// Returns a handle for threads that sleep until they have their answer. A call on it may block the thread that

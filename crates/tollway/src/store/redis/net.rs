@@ -50,6 +50,8 @@ mod pending;
 mod pipeline;
 mod router;
 mod sentinel;
+#[cfg(feature = "simulation")]
+pub(super) mod simulation;
 mod slots;
 mod stall;
 mod tls;

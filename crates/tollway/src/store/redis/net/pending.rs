@@ -24,6 +24,14 @@ pub(super) struct ReplySlot {
     index: usize,
 }
 
+#[cfg(feature = "simulation")]
+impl ReplySlot {
+    /// Returns the number of the batch, counted from 0 in the order in which batches came.
+    pub(super) fn batch(self) -> u64 {
+        self.batch
+    }
+}
+
 /// One call that has no reply yet.
 #[derive(Debug)]
 pub(super) struct PendingCall {

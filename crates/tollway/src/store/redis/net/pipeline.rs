@@ -15,6 +15,9 @@ pub(super) const PIPELINE_CALLS: usize = 32;
 pub(super) struct Pipeline {
     commands: redis::Pipeline,
     scripts: usize,
+    /// The batch of each call, so that the simulator knows whose call a node has executed.
+    #[cfg(feature = "simulation")]
+    batches: Vec<u64>,
 }
 
 impl Pipeline {
@@ -25,20 +28,50 @@ impl Pipeline {
         for script in &scripts {
             commands.cmd("SCRIPT").arg("LOAD").arg(&script.source);
         }
+        let scripts = scripts.len();
+        #[cfg(feature = "simulation")]
+        let batches = calls.iter().map(|call| call.slot.batch()).collect();
         for call in calls {
             if call.asking {
                 commands.cmd("ASKING");
             }
             commands.add_command(call.call.command.take());
         }
-        Self { commands, scripts: scripts.len() }
+        Self {
+            commands,
+            scripts,
+            #[cfg(feature = "simulation")]
+            batches,
+        }
     }
 
     /// Makes a pipeline of one `PING`, whose reply nobody awaits.
     pub(super) fn ping() -> Self {
         let mut commands = redis::Pipeline::new();
         commands.cmd("PING");
-        Self { commands, scripts: 0 }
+        Self {
+            commands,
+            scripts: 0,
+            #[cfg(feature = "simulation")]
+            batches: Vec::new(),
+        }
+    }
+
+    /// Returns the bytes of each command, and the batch of the call that it is for. Scripts and pings are for none.
+    #[cfg(feature = "simulation")]
+    pub(super) fn to_wire(&self) -> Vec<(Option<u64>, Vec<u8>)> {
+        let batches = std::iter::repeat_n(None, self.scripts).chain(self.batches.iter().copied().map(Some));
+        let batches = batches.chain(std::iter::repeat(None));
+        batches
+            .zip(self.commands.cmd_iter())
+            .map(|(batch, command)| (batch, command.get_packed_command()))
+            .collect()
+    }
+
+    /// Returns the number of replies that come before those to the calls.
+    #[cfg(feature = "simulation")]
+    pub(super) const fn scripts(&self) -> usize {
+        self.scripts
     }
 
     /// Sends the commands, and returns the replies to the calls.

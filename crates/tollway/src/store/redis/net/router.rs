@@ -508,6 +508,12 @@ impl Router {
         self.actions.push(Action::ReadSlots(known.chain(seeds).collect()));
     }
 
+    /// Returns the address of the only node.
+    #[cfg(feature = "simulation")]
+    pub(super) fn address(&self) -> &Address {
+        self.nodes[0].address()
+    }
+
     /// Returns the name of the store in errors.
     fn name(&self) -> String {
         match &self.layout {
