@@ -20,6 +20,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     features::check_none(steps)?;
     test::run(steps, &[])?;
     instructions::run(steps, false)?;
+    let simulate = "run --quiet --locked --package tollway-simulator -- --seeds 20 --seconds 20000";
+    steps.run("simulate", &mut cargo(simulate))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {

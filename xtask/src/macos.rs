@@ -27,7 +27,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
             )
         })?;
     }
-    let mut check = cargo("check --workspace --exclude tollway-bench --locked --target");
+    let mut check =
+        cargo("check --workspace --exclude tollway-bench --exclude tollway-simulator --locked --target");
     check.arg(TARGET).arg("--target-dir").arg(target()?.join("macos"));
     // A warning here is code that only Linux uses, and that should be behind the same `cfg`.
     check.env("RUSTFLAGS", "-D warnings");

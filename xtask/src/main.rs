@@ -7,6 +7,7 @@
 //! cargo xtask words         doc summaries, lines and names that break the rules of plain words
 //! cargo xtask bench core    one benchmark, beside its peers
 //! cargo xtask instructions  the instructions of the hot paths, beside those of the last change
+//! cargo xtask simulate      many seeds of the simulator, which tries to break what the limits promise
 //! cargo xtask soak          a fleet of real processes under load, for a minute
 //! ```
 //!
@@ -23,6 +24,7 @@ mod macos;
 mod python;
 mod report;
 mod setup;
+mod simulate;
 mod soak;
 mod step;
 mod test;
@@ -44,6 +46,7 @@ Examples:
   cargo xtask words crates/tollway    list what breaks the rules of plain words in one crate
   cargo xtask bench core              compare the decisions of the library with governor's
   cargo xtask bench build 5           compare the build cost with governor's, in five rounds
+  cargo xtask simulate --seeds 100    simulate a hundred worlds, and judge every decision
 
 Every step is printed as the command that it is. If one fails, copy it and run it alone.";
 
@@ -76,7 +79,7 @@ enum Task {
     Features,
     /// Check licences, sources and known vulnerabilities of the dependencies; exits 3 without a database of these
     Advisories,
-    /// Check that everything but the benchmarks compiles for macOS
+    /// Check that everything but the benchmarks and the simulator compiles for macOS
     Macos,
     /// List doc summaries that are questions or have no verb, lines wider than 120 columns, and names used twice
     Words {
@@ -100,6 +103,12 @@ enum Task {
     },
     /// Compare the bounds of the sketch of who is busy with exact counts, in a million random streams
     Sketch,
+    /// Try to break what the limits promise, in a simulated world; exits 1 if a seed does
+    Simulate {
+        /// Arguments for the simulator: `--seeds`, `--seconds`, `--seed`, `--plant`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run a master and four gatekeepers under load, and print the results
     Soak {
         /// The length of each run in seconds
@@ -141,6 +150,7 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
                 "test --locked --release --package tollway-server --lib bounds_hold_for_many_short_streams";
             steps.run("sketch", step::cargo(test).env("TOLLWAY_STREAMS", "1000000"))?;
         }
+        Task::Simulate { arguments } => simulate::run(&mut steps, &arguments)?,
         Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();

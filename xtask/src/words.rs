@@ -41,6 +41,7 @@ pub const PARTS: &[Part] = &[
     part("top", "crates/tollway-top"),
     part("python", "crates/tollway-python"),
     part("xtask", "xtask"),
+    part("simulator", "simulator"),
     part("testbed", "testbed"),
     Part { name: "bench", folder: "bench", without: Some("bench/peers") },
     part("peers", "bench/peers"),

@@ -1,0 +1,231 @@
+//! A store as a map of naive buckets and complete logs.
+
+use std::collections::HashMap;
+
+use tollway::core::{Algorithm, ChargeKind, Decision, Nanos, Refund, RuleDecision, Timestamp};
+
+use super::bucket::{NaiveBucket, Sharing};
+use super::naive;
+use crate::requests::{Id, LimitName};
+
+/// The rates of the only rule, `Or('user:3/10s', '12/m')`: if they are of one user, the count and the time.
+const RATES: [(bool, usize, Nanos); 2] = [(true, 3, Nanos::from_secs(10)), (false, 12, Nanos::from_secs(60))];
+
+/// Entries that are older than this are of no rate's interest.
+const RETENTION: Nanos = Nanos::from_secs(120);
+
+/// One charge of a bill, with the numbers that its process has for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// The limit.
+    pub(crate) limit: LimitName,
+    /// The id.
+    pub(crate) id: Id,
+    /// The algorithm with its numbers.
+    pub(crate) algorithm: Algorithm,
+    /// The cost.
+    pub(crate) cost: u64,
+    /// The part that it has in its bill.
+    pub(crate) kind: ChargeKind,
+}
+
+/// The user whose rule is a part of a bill, if it has one.
+pub(crate) type AskedRule = Option<Id>;
+
+/// A store that answers by definition.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    sharing: Sharing,
+    buckets: HashMap<(LimitName, Id), Kept>,
+    /// The entries of each user, and of everybody together.
+    logs: HashMap<Option<Id>, Vec<Timestamp>>,
+    changed: Vec<(LimitName, Id)>,
+    changed_logs: Vec<Option<Id>>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    bucket: NaiveBucket,
+    /// A moment after which it surely takes no place in a store.
+    occupies_until: Timestamp,
+}
+
+impl Model {
+    /// Makes an empty store.
+    pub(crate) fn new(sharing: Sharing) -> Self {
+        Self {
+            sharing,
+            buckets: HashMap::new(),
+            logs: HashMap::new(),
+            changed: Vec::new(),
+            changed_logs: Vec::new(),
+        }
+    }
+
+    /// Settles a bill: every charge is tried by itself, then the whole is answered, then it is taken. Charges that a
+    /// full store could not remember are `unremembered`, and a full store has `decided` by itself.
+    pub(crate) fn settle(
+        &mut self,
+        lines: &[Line],
+        rule: AskedRule,
+        now: Timestamp,
+        unremembered: &[bool],
+        decided: Option<bool>,
+    ) -> Decision {
+        let answer = self.check(lines, rule, now);
+        let allowed = decided.unwrap_or(answer.allowed());
+        if allowed && rule.is_some() {
+            for log in [rule, None] {
+                let entries = self.logs.entry(log).or_default();
+                let newest = entries.last().copied().unwrap_or_default();
+                entries.push(now.max(newest));
+                entries.retain(|entry| now.since(*entry) <= RETENTION);
+                self.changed_logs.push(log);
+            }
+        }
+        for (index, line) in lines.iter().enumerate() {
+            if unremembered.get(index) == Some(&true) {
+                continue;
+            }
+            let fits = self.alone(line, now).allowed();
+            match line.kind {
+                ChargeKind::Spend | ChargeKind::SpendOnly if fits && allowed => {
+                    self.spend(line, line.cost, now);
+                }
+                // One that denies takes nothing, but a strict rate counts the denial, and what is further ahead than
+                // its bucket can hold is pulled back.
+                ChargeKind::Spend if !fits => self.spend(line, line.cost, now),
+                ChargeKind::SpendOnly | ChargeKind::CheckOnly if !fits => self.spend(line, 0, now),
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    /// Returns the answer to a bill, and changes nothing.
+    pub(crate) fn check(&self, lines: &[Line], rule: AskedRule, now: Timestamp) -> Decision {
+        let lines: Vec<_> = lines.iter().map(|line| (line.kind, self.alone(line, now))).collect();
+        let rules: Vec<_> = rule.map(|user| self.ruling(user, now)).into_iter().collect();
+        naive::answer(None, &lines, &rules)
+    }
+
+    /// Gives back to one bucket.
+    pub(crate) fn refund(&mut self, line: &Line, now: Timestamp) -> Refund {
+        let kept = self.kept(line);
+        kept.bucket.refund(&line.algorithm, line.cost, now).unwrap_or(Refund::UNLIMITED)
+    }
+
+    /// Forgets one bucket.
+    pub(crate) fn reset(&mut self, limit: LimitName, id: Id) {
+        self.buckets.remove(&(limit, id));
+        self.changed.push((limit, id));
+    }
+
+    /// Changes the numbers of a limit at this moment.
+    pub(crate) fn change(&mut self, limit: LimitName, old: &Algorithm, new: &Algorithm, now: Timestamp) {
+        for ((name, _), kept) in &mut self.buckets {
+            if *name == limit {
+                kept.bucket.change(old, new, now);
+                kept.occupies_until = kept.occupies_until.max(now + occupied_for(new));
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.clear();
+        self.logs.clear();
+    }
+
+    /// Returns true if the id surely has a bucket, because something of it is used.
+    pub(crate) fn is_used(&self, line: &Line, now: Timestamp) -> bool {
+        let nothing = Line { cost: 0, ..*line };
+        match line.algorithm {
+            // A rate that has faded is forgotten at another moment.
+            Algorithm::SmoothedRate(_) => false,
+            _ => self.alone(&nothing, now).remaining < line.algorithm.cost_max(),
+        }
+    }
+
+    /// Returns the largest number of buckets that may take a place now.
+    pub(crate) fn occupied_max(&self, now: Timestamp) -> usize {
+        self.buckets.values().filter(|kept| kept.occupies_until > now).count()
+    }
+
+    /// Copies what has changed since the last time to a replica.
+    pub(crate) fn replicate(&mut self, replica: &mut Self) {
+        for key in self.changed.drain(..) {
+            match self.buckets.get(&key) {
+                Some(kept) => drop(replica.buckets.insert(key, kept.clone())),
+                None => drop(replica.buckets.remove(&key)),
+            }
+        }
+        for log in self.changed_logs.drain(..) {
+            replica.logs.insert(log, self.logs.get(&log).cloned().unwrap_or_default());
+        }
+    }
+
+    fn alone(&self, line: &Line, now: Timestamp) -> Decision {
+        let bucket = self.buckets.get(&(line.limit, line.id)).map(|kept| kept.bucket.clone());
+        let mut bucket = bucket.unwrap_or_else(|| NaiveBucket::new(&line.algorithm, self.sharing));
+        bucket.spend(&line.algorithm, line.cost, now)
+    }
+
+    fn spend(&mut self, line: &Line, cost: u64, now: Timestamp) {
+        let kept = self.kept(line);
+        let _ = kept.bucket.spend(&line.algorithm, cost, now);
+        kept.occupies_until = kept.occupies_until.max(now + occupied_for(&line.algorithm));
+    }
+
+    fn kept(&mut self, line: &Line) -> &mut Kept {
+        let (key, sharing) = ((line.limit, line.id), self.sharing);
+        self.changed.push(key);
+        self.buckets.entry(key).or_insert_with(|| Kept {
+            bucket: NaiveBucket::new(&line.algorithm, sharing),
+            occupies_until: Timestamp::EPOCH,
+        })
+    }
+
+    /// Tries every moment at which a rate may be free again.
+    fn ruling(&self, user: Id, now: Timestamp) -> RuleDecision {
+        let log = |of_user: bool| {
+            let key = of_user.then_some(user);
+            self.logs.get(&key).map_or(&[][..], Vec::as_slice)
+        };
+        let limits = |at: Timestamp| {
+            RATES.iter().any(|(of_user, count, period)| {
+                log(*of_user).iter().filter(|entry| at < **entry + *period).count() >= *count
+            })
+        };
+        let ends =
+            RATES.iter().flat_map(|(of_user, _, period)| log(*of_user).iter().map(|entry| *entry + *period));
+        let mut moments: Vec<_> = ends.filter(|end| *end > now).chain([now]).collect();
+        moments.sort_unstable();
+        let free = moments.into_iter().find(|at| !limits(*at)).unwrap_or(Timestamp::MAX);
+        RuleDecision::until(free, now)
+    }
+}
+
+/// Returns whether two decisions are the same. The wait of a smoothed rate is not predicted, so of a bill that has one
+/// and others only the answer is compared: which charge decided may depend on that wait.
+pub(crate) fn same(expected: &Decision, found: &Decision, lines: &[Line], rule: AskedRule) -> bool {
+    let is_rate = |line: &Line| matches!(line.algorithm, Algorithm::SmoothedRate(_));
+    match lines {
+        [line] if is_rate(line) && rule.is_none() => {
+            (expected.verdict, expected.remaining, expected.reset_nanos)
+                == (found.verdict, found.remaining, found.reset_nanos)
+        }
+        lines if lines.iter().any(is_rate) => expected.allowed() == found.allowed(),
+        _ => expected == found,
+    }
+}
+
+/// Returns a time after which a bucket surely takes no place: windows are kept for up to twice their period.
+fn occupied_for(algorithm: &Algorithm) -> Nanos {
+    let longest = match algorithm {
+        Algorithm::TokenBucket(limit) => limit.fill_time(),
+        Algorithm::SmoothedRate(limit) => limit.forget_after(f64::MAX),
+        _ => algorithm.window(),
+    };
+    longest.saturating_mul(4)
+}

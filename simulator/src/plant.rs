@@ -1,0 +1,48 @@
+//! Bugs that are planted on purpose, to show that the simulator finds such bugs.
+//!
+//! None of them is in the product: each changes how the simulated world around it behaves, or what reaches it.
+
+/// A bug that the world around the product has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A full memory store forgets another id's bucket to make room.
+    EvictsWhenFull,
+    /// A refund is given twice.
+    RefundsTwice,
+    /// A bill that was denied pays its first charge.
+    DenialsCost,
+    /// Redis expires keys a second too early.
+    ExpiresEarly,
+    /// The script of a spend does not cut a moment that is too far ahead.
+    NeverClamps,
+    /// A pipeline is delivered twice to Redis.
+    RepeatsCalls,
+    /// A failover loses a minute of writes, and says that it lost those of the last moment.
+    LosesMore,
+}
+
+impl Plant {
+    /// Every planted bug.
+    pub const ALL: [Self; 7] = [
+        Self::EvictsWhenFull,
+        Self::RefundsTwice,
+        Self::DenialsCost,
+        Self::ExpiresEarly,
+        Self::NeverClamps,
+        Self::RepeatsCalls,
+        Self::LosesMore,
+    ];
+
+    /// Returns the name of the bug on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EvictsWhenFull => "evicts-when-full",
+            Self::RefundsTwice => "refunds-twice",
+            Self::DenialsCost => "denials-cost",
+            Self::ExpiresEarly => "expires-early",
+            Self::NeverClamps => "never-clamps",
+            Self::RepeatsCalls => "repeats-calls",
+            Self::LosesMore => "loses-more",
+        }
+    }
+}

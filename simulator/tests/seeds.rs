@@ -1,0 +1,43 @@
+//! Seeds that hold for ever: the same seed gives the same history, bugs that were found stay found.
+
+use tollway_simulator::{Plant, simulate};
+
+/// The simulated seconds of a seed that finds a planted bug.
+const SECONDS: u64 = 20_000;
+
+/// The seed that finds each planted bug. Any of the first hundred would do.
+const FOUND_BY: [(Plant, u64); Plant::ALL.len()] = [
+    (Plant::EvictsWhenFull, 6),
+    (Plant::RefundsTwice, 0),
+    (Plant::DenialsCost, 2),
+    (Plant::ExpiresEarly, 0),
+    (Plant::NeverClamps, 10),
+    (Plant::RepeatsCalls, 0),
+    (Plant::LosesMore, 1),
+];
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    let [one, again] = [(); 2].map(|()| simulate(11, 5_000, None));
+    assert!(one.counts()["decisions"] > 50, "{:?}", one.counts());
+    assert_eq!(one.hash(), again.hash());
+    assert_ne!(one.hash(), simulate(12, 5_000, None).hash());
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    for seed in 0..5 {
+        let history = simulate(seed, 5_000, None);
+        assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for (plant, seed) in FOUND_BY {
+        let history = simulate(seed, SECONDS, Some(plant));
+        assert!(!history.violations().is_empty(), "{plant:?} is not found by seed {seed}");
+        let without = simulate(seed, SECONDS, None);
+        assert!(without.violations().is_empty(), "seed {seed}: {:#?}", without.violations());
+    }
+}
