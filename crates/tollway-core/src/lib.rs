@@ -42,7 +42,7 @@ pub mod verb;
 
 pub use algorithm::{Algorithm, IntoAlgorithm};
 pub use backoff::Backoff;
-pub use bill::{Bill, BillError, Expression};
+pub use bill::{Bill, BillError, CHARGES_MAX, Expression, RULES_MAX};
 pub use charge::{Charge, ChargeError, ChargeKind, ChargeRequest};
 pub use circuit_breaker::CircuitBreaker;
 pub use decision::{Decider, Decision, Refund, Verdict};

@@ -235,6 +235,18 @@ impl Limit {
         self.default.as_ref()
     }
 
+    /// Returns the algorithm that applies to every id, if ids are any bytes and none has an override.
+    #[inline]
+    pub fn same_for_all_ids(&self) -> Option<&Algorithm> {
+        if self.overrides.is_empty() && self.ids == IdFormat::Any { self.default.as_ref() } else { None }
+    }
+
+    /// Returns the number that its token buckets of these numbers are found by, together with the id.
+    #[inline]
+    pub const fn bucket_fingerprint(&self, numbers: &TokenBucket) -> u64 {
+        self.fingerprint ^ numbers.interval_fingerprint()
+    }
+
     /// Returns the override of the account that a canonical id begins with.
     fn of_account(&self, canonical: &[u8]) -> Option<&Algorithm> {
         if !self.account_overrides {

@@ -1,16 +1,23 @@
 //! Runs lock-free code in every order of its steps. The code is included with loom's atomics in the place of the usual.
 
 mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+    pub(super) fn relax() {
+        loom::thread::yield_now();
+    }
 }
 
 #[path = "../src/store/memory/capacity/counter.rs"]
 mod counter;
+#[path = "../src/store/memory/shard/hot_bucket.rs"]
+mod hot_bucket;
 
 use loom::sync::Arc;
 use loom::thread;
 
 use crate::counter::Capacity;
+use crate::hot_bucket::HotBucket;
 
 #[test]
 fn no_order_takes_more_places_than_there_are_or_loses_one() {
@@ -49,5 +56,50 @@ fn what_is_in_use_already_is_counted_above_the_bound() {
         other.join().unwrap();
         capacity.give_back(usize::from(taken.is_some()));
         assert!(capacity.has_free(1));
+    });
+}
+
+/// Adds one to the value of the hot bucket 7, if it is there.
+fn add_one(hot: &HotBucket) -> bool {
+    while let Some(read) = hot.read(7) {
+        // Another bucket that is put here has such values.
+        assert!(read.value < 100, "the value of another bucket");
+        if hot.replace(read, read.value + 1) {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn no_order_loses_a_change_of_the_hot_bucket() {
+    loom::model(|| {
+        let hot = Arc::new(HotBucket::new());
+        hot.put(7, 0, 3);
+        let other = hot.clone();
+        let other = thread::spawn(move || u64::from(add_one(&other)));
+        let mine = u64::from(add_one(&hot));
+        let added = mine + other.join().unwrap();
+        assert_eq!(hot.take(), Some((added, 3)));
+        assert_eq!(hot.take(), None);
+    });
+}
+
+#[test]
+fn no_order_changes_a_bucket_that_was_taken_out_or_the_one_that_came_after_it() {
+    // With any number of preemptions this takes minutes; a bug that needs more than three is rare.
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(|| {
+        let hot = Arc::new(HotBucket::new());
+        hot.put(7, 0, 3);
+        let other = hot.clone();
+        let other = thread::spawn(move || u64::from(add_one(&other)));
+        // This thread has the lock of the shard.
+        let taken = hot.take();
+        hot.put(8, 100, 4);
+        let added = other.join().unwrap();
+        assert_eq!(taken, Some((added, 3)));
+        assert_eq!(hot.take(), Some((100, 4)));
     });
 }

@@ -286,8 +286,9 @@ fn a_rule_that_finds_no_memory_for_an_entry_says_so() {
         let rule = KeyedRule::new(RuleLimit::new(text.parse().unwrap()), "", "key");
         limiter.engine().blocking().resolve(&rule.bill(|_| Ok::<_, ()>(Some(user))).unwrap()).verdict
     };
-    for rule in ["user:9/h", "Or('user:9/h', 'x:9/h')"] {
-        assert_eq!(resolve(rule, "early"), Verdict::Allow);
+    // With its second entry a log gets memory for four.
+    for _ in 0..2 {
+        assert_eq!(resolve("Or('user:9/h', 'x:9/h')", "early"), Verdict::Allow);
     }
     for id in 0..ENTRIES.div_ceil(60_000) {
         let _ = limiter.spend("Long", format!("{id}"), 60_000).unwrap();

@@ -4,8 +4,11 @@
 //! younger than a span ([`SlidingLogState::reached`]); a Smockron master reads when the next request is allowed
 //! ([`SlidingLogState::next_allowed`]).
 
-use std::collections::VecDeque;
+mod entries;
+
 use std::time::Duration;
+
+use self::entries::Entries;
 
 use crate::algorithm::{Bucket, NumbersError, TokenBucket, sensible};
 use crate::decision::{Decision, Refund, Verdict};
@@ -13,9 +16,6 @@ use crate::time::{Nanos, Timestamp};
 
 /// The largest number of entries that one log keeps: half a megabyte. A token bucket serves larger limits.
 pub const LOG_MAX: u64 = 65_536;
-
-/// The number of entries that a new log reserves memory for, if it will keep as many.
-const LOG_ROOM_MIN: usize = 4;
 
 /// Numbers of a sliding log that allows at most `count` in any `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,7 @@ pub struct LogSummary {
 /// Timestamps in ascending order, whatever order they came in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLogState {
-    entries: VecDeque<Timestamp>,
-    /// The most entries that any of its readers wanted kept.
-    keep: usize,
+    entries: Entries,
     expires_at: Timestamp,
 }
 
@@ -100,30 +98,29 @@ impl SlidingLogState {
     /// log expires a `span` after its newest entry. If readers pass different numbers, the largest hold until the log
     /// expires.
     pub fn record(&mut self, at: Timestamp, keep: usize, span: Nanos) {
-        let longest = self.entries.back().map_or(span, |newest| self.expires_at.since(*newest).max(span));
-        self.keep = self.keep.max(keep);
-        if self.entries.len() >= self.keep {
+        let longest = self.entries.newest().map_or(span, |newest| self.expires_at.since(newest).max(span));
+        let keep = self.entries.keep_at_least(keep);
+        if self.entries.len() >= keep {
             // The oldest makes way, unless that is the new one.
-            if self.entries.front().is_none_or(|oldest| at < *oldest) {
+            if self.entries.get(0).is_none_or(|oldest| at < oldest) {
                 return;
             }
-            self.entries.pop_front();
+            self.entries.drop_oldest(1);
         }
-        self.make_room(1, self.keep as u64);
-        let place = self.entries.partition_point(|entry| *entry <= at);
-        self.entries.insert(place, at);
-        self.expires_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + longest);
+        self.entries.make_room(1, keep as u64);
+        self.entries.insert(at);
+        self.expires_at = self.entries.newest().map_or(Timestamp::EPOCH, |newest| newest + longest);
     }
 
     /// Returns the number of entries after [`record`](Self::record).
     pub fn len_after_record(&self, keep: usize) -> usize {
-        (self.entries.len() + 1).min(self.keep.max(keep))
+        (self.entries.len() + 1).min(self.entries.keep().max(keep))
     }
 
     /// Forgets everything, but keeps its room.
     pub fn clear(&mut self) {
         self.entries.clear();
-        (self.keep, self.expires_at) = (0, Timestamp::EPOCH);
+        self.expires_at = Timestamp::EPOCH;
     }
 
     /// Returns true if there are `count` entries that are all younger than `span`. A count of zero is always reached.
@@ -144,23 +141,12 @@ impl SlidingLogState {
 
     /// Returns true if the log was never used.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.len() == 0
     }
 
     /// The `n`-th newest entry, the newest being the first.
     pub fn nth_newest(&self, n: usize) -> Option<Timestamp> {
-        let index = self.entries.len().checked_sub(n)?;
-        self.entries.get(index).copied()
-    }
-
-    /// Reserves memory for `more` entries by doubling, but never for more than `keep`: an entry takes eight bytes.
-    fn make_room(&mut self, more: u64, keep: u64) {
-        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let (len, more, keep) = (self.entries.len(), number(more), number(keep));
-        if len.saturating_add(more) > self.entries.capacity() {
-            let doubled = len.max(LOG_ROOM_MIN).min(keep.saturating_sub(len));
-            self.entries.reserve_exact(doubled.max(more));
-        }
+        self.entries.get(self.entries.len().checked_sub(n)?)
     }
 
     /// Returns the index of the first entry that is younger than the limit's period.
@@ -169,7 +155,7 @@ impl SlidingLogState {
             // A sweep may have dropped the log, so it counts for nothing even if the period is longer now.
             return self.entries.len();
         }
-        self.entries.partition_point(|entry| now.since(*entry) >= limit.period)
+        self.entries.partition_point(|entry| now.since(entry) >= limit.period)
     }
 
     /// Summarizes the log for a charge of `cost`.
@@ -179,18 +165,20 @@ impl SlidingLogState {
         let in_the_way = usize::try_from(limit.excess(live as u64, cost)).unwrap_or(usize::MAX);
         LogSummary {
             live: live as u64,
-            newest: self.entries.back().copied().filter(|_| live > 0),
-            in_the_way: (1..=live).contains(&in_the_way).then(|| self.entries[first + in_the_way - 1]),
+            newest: self.entries.newest().filter(|_| live > 0),
+            in_the_way: if (1..=live).contains(&in_the_way) {
+                self.entries.get(first + in_the_way - 1)
+            } else {
+                None
+            },
         }
     }
 
     /// Drops what no longer counts, and pulls entries from the future back to now.
     fn tidy(&mut self, limit: &SlidingLog, now: Timestamp) {
-        self.entries.drain(..self.first_live(limit, now));
-        for entry in self.entries.iter_mut().rev().take_while(|entry| **entry > now) {
-            *entry = now;
-        }
-        self.expires_at = self.entries.back().map_or(Timestamp::EPOCH, |newest| *newest + limit.period);
+        self.entries.drop_oldest(self.first_live(limit, now));
+        self.entries.pull_back_to(now);
+        self.expires_at = self.entries.newest().map_or(Timestamp::EPOCH, |newest| newest + limit.period);
     }
 }
 
@@ -205,8 +193,8 @@ impl Bucket for SlidingLogState {
         let decision = self.check(limit, cost, now);
         self.tidy(limit, now);
         if decision.allowed() && cost > 0 {
-            self.make_room(cost, limit.count);
-            self.entries.extend((0..cost).map(|_| now));
+            self.entries.make_room(cost, limit.count);
+            self.entries.append(now, cost);
             self.expires_at = now + limit.period;
         }
         decision
@@ -233,7 +221,7 @@ impl Bucket for SlidingLogState {
     }
 
     fn room(&self) -> usize {
-        self.entries.capacity()
+        self.entries.room()
     }
 
     fn entries_after(&self, limit: &SlidingLog, cost: u64, now: Timestamp) -> usize {
@@ -243,7 +231,7 @@ impl Bucket for SlidingLogState {
     }
 
     fn trim(&mut self, now: Timestamp) {
-        let Some(span) = self.entries.back().map(|newest| self.expires_at.since(*newest)) else { return };
-        self.entries.drain(..self.entries.partition_point(|entry| now.since(*entry) >= span));
+        let Some(span) = self.entries.newest().map(|newest| self.expires_at.since(newest)) else { return };
+        self.entries.drop_oldest(self.entries.partition_point(|entry| now.since(entry) >= span));
     }
 }

@@ -142,6 +142,18 @@ impl SlidingWindowState {
         Self { ends_at, packed }
     }
 
+    /// Returns the whole state as two numbers, for a store that keeps numbers.
+    #[inline]
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.ends_at.as_nanos(), self.packed]
+    }
+
+    /// Returns the state that [`to_words`](Self::to_words) made these numbers of.
+    #[inline]
+    pub const fn from_words([ends_at, packed]: [u64; 2]) -> Self {
+        Self { ends_at: Timestamp::from_nanos(ends_at), packed }
+    }
+
     /// Returns the moment when the window ends that was the present one at the last change.
     pub const fn ends_at(&self) -> Timestamp {
         self.ends_at

@@ -1,7 +1,9 @@
 //! The engine's calls: settle bills, update rates, run quota commands, resolve rules, record reports.
 
 use tollway_core::algorithm::{QuotaCommand, QuotaOutcome, RateReading};
-use tollway_core::{Bill, Charge, ChargeError, Decision, Domain, Refund, RuleBill, RuleDecision, Timestamp};
+use tollway_core::{
+    Bill, Charge, ChargeError, Decision, Domain, Limit, Refund, RuleBill, RuleDecision, Timestamp,
+};
 
 use super::{Engine, Inspection, RuleInspection, failure};
 use crate::limiter::LimiterError;
@@ -42,6 +44,27 @@ impl Engine {
     #[inline]
     pub(crate) fn charge_in_memory(&self, charge: &Charge<'_>) -> Decision {
         self.parts.memory.charge(charge, || self.clock.now())
+    }
+
+    #[inline]
+    pub(crate) fn spend_in_memory(
+        &self,
+        limit: &Limit,
+        id: &[u8],
+        cost: u64,
+    ) -> Result<Decision, ChargeError> {
+        self.parts.memory.spend(limit, id, cost, || self.clock.now())
+    }
+
+    #[inline]
+    pub(crate) fn spend_many_in_memory(
+        &self,
+        limit: &Limit,
+        ids: &[impl AsRef<[u8]>],
+        cost: u64,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), ChargeError> {
+        self.parts.memory.spend_many(limit, ids, cost, || self.clock.now(), decisions)
     }
 
     /// Settles each bill on its own, all of it or nothing. The decisions come in the order of the bills.

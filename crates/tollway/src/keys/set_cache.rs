@@ -24,8 +24,9 @@ const CODE: u128 = 0xffff_ffff;
 impl KeyTag {
     #[inline]
     pub(super) fn of(hash: BucketHash) -> Self {
-        let (high, low) = hash.halves();
-        Self((u128::from(high) << 64 | u128::from(low)) & !CODE | (1 << 32))
+        // The set is chosen by the lowest bits of the upper half: those of the tag are marks.
+        let (tag, shard) = hash.halves();
+        Self((u128::from(shard) << 64 | u128::from(tag)) & !CODE | (1 << 32))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The memory store: keeps buckets in the memory of this process.
 //!
 //! ```text
-//! (limit, id) ─ keyed 128-bit hash ─┬─ low bits:  which shard   a lock and a table for each algorithm
-//!                                   └─ high bits: where in it   16 bytes of hash, 8 of token bucket
+//! (limit, id) ─ keyed hash ─┬─ shard: which one     a lock and a table for each algorithm
+//!                           └─ tag:   where in it   8 bytes of tag, 8 of token bucket
 //! ```
 //!
 //! A whole batch is hashed and prefetched before its first bucket is touched, so that up to 64 cache misses overlap
@@ -13,19 +13,26 @@
 
 mod bills;
 mod capacity;
+mod chunk_pool;
 mod former;
 mod locked_buckets;
 mod rates;
 mod reports;
 mod rules;
 mod shard;
+mod slot;
+mod slots;
 mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
-use tollway_core::algorithm::{Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucketState};
-use tollway_core::{Algorithm, Bill, Charge, Decision, Nanos, OnFull, Refund, Timestamp, Verdict};
+use tollway_core::algorithm::{
+    Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucket, TokenBucketState,
+};
+use tollway_core::{
+    Algorithm, Bill, Charge, ChargeError, Decision, Limit, Nanos, OnFull, Refund, Timestamp, Verdict,
+};
 
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
 use self::shard::{HasTable, Shards, with_bucket_type};
@@ -33,7 +40,7 @@ use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
 use crate::store::{BucketReading, BucketState};
 
-/// The largest number of buckets that is kept by default: a third of a gigabyte of token buckets.
+/// The largest number of buckets that is kept by default: a quarter of a gigabyte of token buckets.
 pub const MAX_BUCKETS: usize = 10_000_000;
 
 /// The log entries that are allowed for each bucket, on average: as much memory again as the bucket itself takes.
@@ -173,11 +180,10 @@ impl Memory {
         let entries_max = max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN);
         let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         let mean = max_buckets / shards;
-        // Enough for a shard that is eight standard deviations above the mean, at two thirds full. It is capped at a
-        // few shards' worth, because address space is not free; a table that outgrows its reserve moves once.
-        let reserve = (mean + 8 * mean.isqrt() + 16).min(2 * SHARD_BUCKETS) * 3 / 2;
+        // Enough for a shard that is eight standard deviations above the mean, at two thirds full.
+        let slots = (mean + 8 * mean.isqrt() + 16) * 3 / 2;
         Self {
-            shards: Shards::new(shards, reserve),
+            shards: Shards::new(shards, slots),
             key: HashKey::random(),
             places: BucketPlaces::new(bounds),
             entries: Capacity::new(entries_max),
@@ -220,6 +226,84 @@ impl Memory {
             },
             |bill, hash| bill.charges().iter().take(1).for_each(|charge| self.prefetch(charge, hash)),
         );
+    }
+
+    /// Spends `cost` for one id. The clock is read while the bucket is being fetched from memory.
+    ///
+    /// The usual limit, a token bucket for ids that are any bytes, needs no [`Charge`].
+    #[inline]
+    pub fn spend(
+        &self,
+        limit: &Limit,
+        id: &[u8],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Decision, ChargeError> {
+        match limit.same_for_all_ids() {
+            Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() && !id.is_empty() => {
+                let hash = self.key.hash_marked(limit.bucket_fingerprint(numbers), id, limit.is_inline());
+                self.shards.prefetch_bucket::<TokenBucketState>(hash);
+                let now = now();
+                let new = || self.spend_new(limit, numbers, id, cost, hash, now);
+                Ok(self.settle_token_bucket(numbers, cost, hash, now, new))
+            }
+            _ => Ok(self.charge(&Charge::new(limit, id, cost)?, now)),
+        }
+    }
+
+    #[cold]
+    fn spend_new(
+        &self,
+        limit: &Limit,
+        numbers: &TokenBucket,
+        id: &[u8],
+        cost: u64,
+        hash: BucketHash,
+        now: Timestamp,
+    ) -> Decision {
+        match Charge::new(limit, id, cost) {
+            Ok(charge) => self.settle_new::<TokenBucketState>(&charge, numbers, hash, now),
+            Err(_) => Decision::UNLIMITED,
+        }
+    }
+
+    /// Spends `cost` for each id under one limit, and appends the decisions. An id or a cost that the limit rejects
+    /// refuses the whole batch, before anything is taken.
+    pub fn spend_many(
+        &self,
+        limit: &Limit,
+        ids: &[impl AsRef<[u8]>],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), ChargeError> {
+        match limit.same_for_all_ids() {
+            Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() => {
+                if let Some(rejected) = ids.iter().find(|id| id.as_ref().is_empty()) {
+                    Charge::new(limit, rejected.as_ref(), cost)?;
+                }
+                let (fingerprint, now) = (limit.bucket_fingerprint(numbers), now());
+                decisions.reserve(ids.len());
+                self.for_each_prefetched(
+                    ids,
+                    |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
+                    |id, hash| {
+                        let new = || self.spend_new(limit, numbers, id.as_ref(), cost, hash, now);
+                        decisions.push(self.settle_token_bucket(numbers, cost, hash, now, new));
+                    },
+                    |_, hash| self.shards.prefetch_bucket::<TokenBucketState>(hash),
+                );
+            }
+            _ => {
+                let charges = ids
+                    .iter()
+                    .map(|id| Charge::new(limit, id.as_ref(), cost))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let bills: Vec<_> = charges.iter().map(Bill::one).collect();
+                self.settle(&bills, now(), decisions);
+            }
+        }
+        Ok(())
     }
 
     /// Starts to fetch the bucket of a charge. Nearly every limit is a token bucket: one comparison finds that out,
@@ -267,7 +351,7 @@ impl Memory {
         let mut tables = self.shards.lock(self.shards.number(hash));
         self.carry_over(&mut tables, charge, hash, now);
         let refund = with_bucket_type!(algorithm, |B, limit| B::table_mut(&mut tables).refund(
-            hash,
+            hash.tag(),
             limit,
             charge.cost(),
             now
@@ -284,12 +368,12 @@ impl Memory {
         self.carry_over(&mut tables, charge, hash, Timestamp::EPOCH);
         let removed = with_bucket_type!(algorithm, |B, _limit| {
             let table = B::table_mut(&mut tables);
-            let removed = table.remove(hash);
+            let removed = table.remove(hash.tag());
             self.entries.count(table.take_entry_delta());
             removed
         });
         if removed {
-            self.places.give_back(BucketCount::one(hash));
+            self.places.give_back(BucketCount::one(hash.tag()));
         }
     }
 
@@ -298,20 +382,14 @@ impl Memory {
         let Some(algorithm) = charge.algorithm() else { return BucketReading::unlimited(now) };
         let hash = self.key.hash(charge);
         let mut slots_left = FULL_SWEEP_SLOTS;
-        let has_free = || self.places.has_free(BucketCount::one(hash));
+        let has_free = || self.places.has_free(BucketCount::one(hash.tag()));
         let has_place = self.make_room(has_free, &mut slots_left, now);
         let mut tables = self.shards.lock(self.shards.number(hash));
         self.carry_over(&mut tables, charge, hash, now);
         with_bucket_type!(algorithm, |B, limit| {
-            let bucket = B::table(&tables).get(hash);
-            let check = |cost| bucket.unwrap_or(&B::default()).check(limit, cost, now);
-            let full = bucket.is_none() && !has_place;
-            BucketReading {
-                state: BucketState::live(bucket, now),
-                decision: check(0),
-                next: if full { full_decision(charge) } else { check(1) },
-                at: now,
-            }
+            let bucket = B::table(&tables).get(hash.tag());
+            let full = (bucket.is_none() && !has_place).then(|| full_decision(charge));
+            read_bucket::<B>(bucket, limit, full, now)
         })
     }
 
@@ -375,10 +453,60 @@ impl Memory {
         }
     }
 
-    /// Settles a bill of one charge under one lock. This is the fast path, which nearly every request takes.
+    /// Settles a bill of one charge under one lock at most. This is the fast path, which nearly every request takes.
     #[inline]
     fn settle_single(&self, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
-        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+        match charge.algorithm() {
+            None => Decision::UNLIMITED,
+            Some(Algorithm::TokenBucket(limit)) => {
+                let new = || self.settle_new::<TokenBucketState>(charge, limit, hash, now);
+                self.settle_token_bucket(limit, charge.cost(), hash, now, new)
+            }
+            Some(algorithm) => self.settle_other(charge, algorithm, hash, now),
+        }
+    }
+
+    /// Settles a charge of a token bucket, by `new` if there is no such bucket.
+    #[inline]
+    fn settle_token_bucket(
+        &self,
+        limit: &TokenBucket,
+        cost: u64,
+        hash: BucketHash,
+        now: Timestamp,
+        new: impl FnOnce() -> Decision,
+    ) -> Decision {
+        let number = self.shards.number(hash);
+        let (hot, tag) = (self.shards.hot(number), hash.tag());
+        if hot.is(tag.to_word()) {
+            while let Some(read) = hot.read(tag.to_word()) {
+                let mut bucket = TokenBucketState::full_at(Timestamp::from_nanos(read.value));
+                let decision = bucket.charge(limit, cost, now);
+                let value = bucket.expires_at().as_nanos();
+                if value == read.value || hot.replace(read, value) {
+                    return decision;
+                }
+            }
+        }
+        let mut tables = self.shards.lock(number);
+        let table = TokenBucketState::table_mut(&mut tables);
+        let Ok(at) = table.find(tag) else {
+            drop(tables);
+            return new();
+        };
+        let decision = table.change_found(at, |bucket| bucket.charge(limit, cost, now));
+        self.shards.keep_hot(number, &mut tables, tag, at);
+        decision
+    }
+
+    #[inline(never)]
+    fn settle_other(
+        &self,
+        charge: &Charge<'_>,
+        algorithm: &Algorithm,
+        hash: BucketHash,
+        now: Timestamp,
+    ) -> Decision {
         with_bucket_type!(algorithm, |B, limit| self.settle_in::<B>(charge, limit, hash, now))
     }
 
@@ -399,17 +527,28 @@ impl Memory {
         // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
         // a tenth of all instructions of a decision.
         let mut tables = self.shards.lock(self.shards.number(hash));
-        if let Some(bucket) = B::table_mut(&mut tables).get_mut(hash) {
-            return settle(bucket);
-        }
-        if charge.limit().has_former_numbers() {
-            self.carry_over(&mut tables, charge, hash, now);
-            drop(tables);
-            return self
-                .change(hash, no_entries, now, settle)
-                .unwrap_or_else(|StoreFull| self.refuse_full(charge));
+        let table = B::table_mut(&mut tables);
+        if let Ok(at) = table.find(hash.tag()) {
+            return table.change_found(at, settle);
         }
         drop(tables);
+        self.settle_new::<B>(charge, limit, hash, now)
+    }
+
+    /// Settles a charge whose bucket was not there a moment ago.
+    #[cold]
+    fn settle_new<B: HasTable>(
+        &self,
+        charge: &Charge<'_>,
+        limit: &B::Limit,
+        hash: BucketHash,
+        now: Timestamp,
+    ) -> Decision {
+        let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
+        if charge.limit().has_former_numbers() {
+            let mut tables = self.shards.lock(self.shards.number(hash));
+            self.carry_over(&mut tables, charge, hash, now);
+        }
         self.change_new(hash, now, settle).unwrap_or_else(|StoreFull| self.refuse_full(charge))
     }
 
@@ -430,7 +569,7 @@ impl Memory {
             let table = B::table_mut(&mut tables);
             let next_expiry = table.next_expiry();
             let entries_full = B::GROWS && self.entries.is_full();
-            let changed = table.change_existing(hash, |bucket| {
+            let changed = table.change_existing(hash.tag(), |bucket| {
                 self.has_entries_for(bucket, entries_full, &entries_after, now).then(|| change(bucket))
             });
             if B::GROWS {
@@ -484,18 +623,18 @@ impl Memory {
     ) -> Result<T, StoreFull> {
         let number = self.shards.number(hash);
         let has_entries = || !B::GROWS || !self.entries.is_full();
-        let has_free = || has_entries() && self.places.has_free(BucketCount::one(hash));
+        let has_free = || has_entries() && self.places.has_free(BucketCount::one(hash.tag()));
         let mut slots_left = FULL_SWEEP_SLOTS;
         loop {
             let mut place = None;
             let room = || {
-                place = if has_entries() { self.places.take(hash) } else { None };
+                place = if has_entries() { self.places.take(hash.tag()) } else { None };
                 place.is_some()
             };
             let mut tables = self.shards.lock(number);
-            let outcome = B::table_mut(&mut tables).change_or_insert(hash, now, room, &change);
+            let outcome = B::table_mut(&mut tables).change_or_insert(hash.tag(), now, room, &change);
             self.entries.count(B::table_mut(&mut tables).take_entry_delta());
-            self.shards.publish_location::<B>(number, &tables);
+            self.shards.publish_location::<B>(number, &mut tables);
             drop(tables);
             if let Some(taken) = place {
                 self.sweep_after_insert(taken, now);
@@ -562,6 +701,26 @@ impl Memory {
 /// Returns the number of entries after a change of a bucket that has none.
 fn no_entries<B>(_: &B) -> usize {
     0
+}
+
+/// Returns a reading of a bucket. `full` is the answer to the next request if the store has no place for the bucket.
+fn read_bucket<B: HasTable>(
+    bucket: Option<B::Ref<'_>>,
+    limit: &B::Limit,
+    full: Option<Decision>,
+    now: Timestamp,
+) -> BucketReading
+where
+    BucketState: for<'b> From<&'b B>,
+{
+    let unused = B::default();
+    let check = |cost| bucket.as_deref().unwrap_or(&unused).check(limit, cost, now);
+    BucketReading {
+        state: BucketState::live(bucket.as_deref(), now),
+        decision: check(0),
+        next: full.unwrap_or_else(|| check(1)),
+        at: now,
+    }
 }
 
 fn full_decision(charge: &Charge<'_>) -> Decision {

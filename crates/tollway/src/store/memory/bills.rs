@@ -105,7 +105,7 @@ impl Memory {
                     false => locked.has_room(hash, entries_after, now),
                 };
             if has_room {
-                return locked.get(hash).unwrap_or(&B::default()).check(limit, cost, now);
+                return locked.check::<B>(hash, limit, cost, now);
             }
         });
         if stores && !locked.is_retried() {
@@ -118,9 +118,7 @@ impl Memory {
 /// Returns what is left in the bucket of a charge.
 fn look(locked: &LockedBuckets<'_>, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) -> Decision {
     let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
-    with_bucket_type!(algorithm, |B, limit| {
-        locked.get(hash).unwrap_or(&B::default()).check(limit, 0, now)
-    })
+    with_bucket_type!(algorithm, |B, limit| locked.check::<B>(hash, limit, 0, now))
 }
 
 /// Stores what the decision about a bill means for one of its charges, which alone got this verdict.

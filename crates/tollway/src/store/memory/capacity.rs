@@ -7,7 +7,7 @@ use std::ops::{Add, AddAssign};
 pub(super) use self::counter::Capacity;
 use super::MemoryBounds;
 use super::table::EntryDelta;
-use crate::hash::BucketHash;
+use crate::hash::Tag;
 
 /// The places that the store has for buckets. A bucket that a client made needs a place within the bound of all buckets
 /// and one within the bound of such buckets, so that clients leave places for the ids of configured limits.
@@ -28,8 +28,8 @@ pub(super) struct BucketCount {
 
 impl BucketCount {
     /// Returns the count of this one bucket.
-    pub(super) fn one(hash: BucketHash) -> Self {
-        let client_made = usize::from(hash.is_client_made());
+    pub(super) fn one(tag: Tag) -> Self {
+        let client_made = usize::from(tag.is_client_made());
         Self { configured: 1 - client_made, client_made }
     }
 
@@ -38,8 +38,8 @@ impl BucketCount {
     }
 
     /// Takes one bucket of this kind off the count. Returns false if there is none.
-    pub(super) fn take(&mut self, hash: BucketHash) -> bool {
-        let count = if hash.is_client_made() { &mut self.client_made } else { &mut self.configured };
+    pub(super) fn take(&mut self, tag: Tag) -> bool {
+        let count = if tag.is_client_made() { &mut self.client_made } else { &mut self.configured };
         let found = *count > 0;
         *count -= usize::from(found);
         found
@@ -70,8 +70,8 @@ impl BucketPlaces {
     }
 
     /// Takes a place for a bucket. Returns the number of places that are taken now, or `None` if there was none for it.
-    pub(super) fn take(&self, hash: BucketHash) -> Option<usize> {
-        if !hash.is_client_made() {
+    pub(super) fn take(&self, tag: Tag) -> Option<usize> {
+        if !tag.is_client_made() {
             return self.all.take();
         }
         self.client_made.take()?;

@@ -22,7 +22,7 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
     ) {
-        if charge.limit().has_former_numbers() && TokenBucketState::table(tables).get(hash).is_none() {
+        if charge.limit().has_former_numbers() && TokenBucketState::table(tables).get(hash.tag()).is_none() {
             self.take_former(tables, charge, hash, now);
         }
     }
@@ -31,17 +31,17 @@ impl Memory {
     fn take_former(&self, tables: &mut Tables, charge: &Charge<'_>, hash: BucketHash, now: Timestamp) {
         let table = TokenBucketState::table_mut(tables);
         let take = |fingerprint| {
-            let former = self.key.hash_of(fingerprint, charge.id());
-            let bucket = table.get(former).copied();
+            let former = self.key.hash_of(fingerprint, charge.id()).tag();
+            let bucket = table.get(former).map(|bucket| *bucket);
             table.remove(former);
             bucket
         };
         let Some(bucket) = charge.take_former(take) else { return };
         if bucket.expires_at() > now {
             // It takes the place that it had before.
-            let _ = table.change_or_insert(hash, now, || true, |new| *new = bucket);
+            let _ = table.change_or_insert(hash.tag(), now, || true, |new| *new = bucket);
         } else {
-            self.places.give_back(BucketCount::one(hash));
+            self.places.give_back(BucketCount::one(hash.tag()));
         }
         self.shards.publish_location::<TokenBucketState>(self.shards.number(hash), tables);
     }

@@ -13,7 +13,7 @@
 //! Without capacity the locks are released, expired buckets are swept, and everything is done again. If that frees too
 //! little, the answer of the last attempt is `on_full`.
 
-use tollway_core::{Charge, Timestamp};
+use tollway_core::{Charge, Decision, Timestamp};
 
 use super::capacity::BucketCount;
 use super::shard::{HasTable, Tables, TablesGuard};
@@ -101,8 +101,22 @@ impl<'a> LockedBuckets<'a> {
     }
 
     /// Returns the bucket of `hash`, if there is one.
-    pub(super) fn get<B: HasTable>(&self, hash: BucketHash) -> Option<&B> {
-        B::table(&self.guards[self.place(hash)].1).get(hash)
+    pub(super) fn get<B: HasTable>(&self, hash: BucketHash) -> Option<B::Ref<'_>> {
+        B::table(&self.guards[self.place(hash)].1).get(hash.tag())
+    }
+
+    /// Returns the decision about a charge of `cost`, and stores nothing.
+    pub(super) fn check<B: HasTable>(
+        &self,
+        hash: BucketHash,
+        limit: &B::Limit,
+        cost: u64,
+        now: Timestamp,
+    ) -> Decision {
+        match self.get::<B>(hash) {
+            Some(bucket) => bucket.check(limit, cost, now),
+            None => B::default().check(limit, cost, now),
+        }
     }
 
     /// Returns whether the store has room for a change: for the bucket if it is new, and for the entries that a log has
@@ -113,7 +127,7 @@ impl<'a> LockedBuckets<'a> {
         entries_after: impl Fn(&B) -> usize,
         now: Timestamp,
     ) -> bool {
-        let has_free = |locked: &mut Self| locked.store.places.has_free(BucketCount::one(hash));
+        let has_free = |locked: &mut Self| locked.store.places.has_free(BucketCount::one(hash.tag()));
         self.find_room(hash, entries_after, now, has_free)
     }
 
@@ -125,9 +139,9 @@ impl<'a> LockedBuckets<'a> {
         now: Timestamp,
     ) -> bool {
         self.find_room(hash, entries_after, now, |locked| {
-            let reserved = locked.store.places.take(hash).is_some();
+            let reserved = locked.store.places.take(hash.tag()).is_some();
             if reserved {
-                locked.reserved += BucketCount::one(hash);
+                locked.reserved += BucketCount::one(hash.tag());
             }
             reserved
         })
@@ -141,8 +155,9 @@ impl<'a> LockedBuckets<'a> {
         place_for_new: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
         let (place, store, entries_full) = (self.place(hash), self.store, self.entries_full);
-        let has_entries = B::table_mut(&mut self.guards[place].1)
-            .change_existing(hash, |bucket| store.has_entries_for(bucket, entries_full, entries_after, now));
+        let has_entries = B::table_mut(&mut self.guards[place].1).change_existing(hash.tag(), |bucket| {
+            store.has_entries_for(bucket, entries_full, entries_after, now)
+        });
         if !has_entries.unwrap_or(!B::GROWS || !entries_full) {
             // A log that has its share is refused at once: a sweep would not help it.
             self.lacked_entries |= entries_full;
@@ -150,7 +165,7 @@ impl<'a> LockedBuckets<'a> {
         }
         let has_place = has_entries.is_some() || place_for_new(self);
         if !has_place {
-            self.lacked += BucketCount::one(hash);
+            self.lacked += BucketCount::one(hash.tag());
         }
         has_place
     }
@@ -166,12 +181,12 @@ impl<'a> LockedBuckets<'a> {
         let Self { store, guards, reserved, inserted, .. } = self;
         let (number, tables): (_, &mut Tables) = (guards[place].0, &mut guards[place].1);
         let room = || {
-            let has_room = reserved.take(hash);
+            let has_room = reserved.take(hash.tag());
             *inserted += usize::from(has_room);
             has_room
         };
         // A bucket without room is not kept. Only a check can meet one, which stores nothing that counts.
-        let _ = B::table_mut(tables).change_or_insert(hash, now, room, change);
+        let _ = B::table_mut(tables).change_or_insert(hash.tag(), now, room, change);
         if B::GROWS {
             store.entries.count(B::table_mut(tables).take_entry_delta());
         }

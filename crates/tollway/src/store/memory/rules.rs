@@ -177,7 +177,7 @@ impl RuleLogs<'_> {
     }
 
     fn get<'l>(&'l self, locked: &'l LockedBuckets<'_>, index: usize) -> Option<&'l SlidingLogState> {
-        self.hashes[index].map(|hash| locked.get(hash).unwrap_or(self.empty))
+        self.hashes[index].map(|hash| locked.get::<SlidingLogState>(hash).unwrap_or(self.empty))
     }
 }
 

@@ -1,6 +1,9 @@
 //! The shards of the memory store: each is a lock around one table for each algorithm.
 
+mod hot_bucket;
+
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use spin::RelaxStrategy;
@@ -12,14 +15,18 @@ use tollway_core::algorithm::{
     TokenBucketState,
 };
 
-use super::table::{NEAR_SLOTS, Slot, SweepResult, Table};
-use crate::hash::BucketHash;
+pub(super) use self::hot_bucket::HotBucket;
+use super::slot::StoredBucket;
+use super::table::{GROUP, SweepResult, Table};
+use crate::hash::{BucketHash, Tag};
 use crate::prefetch::prefetch;
 
 /// All shards of a store. Their number is a power of two.
 #[derive(Debug)]
 pub(super) struct Shards {
     shards: Box<[Shard]>,
+    /// The number of slots that a table is expected to have at most. Only slots up to here are prefetched.
+    slots: usize,
     /// The location of every table, outside the locks. They lie side by side, so that a prefetch does not first miss
     /// the cache for the location itself.
     locations: [Box<[TableLocation]>; TABLES],
@@ -28,17 +35,24 @@ pub(super) struct Shards {
     next_expiries: Box<[AtomicU64]>,
 }
 
-/// One shard, which is aligned so that two shards never share a cache line.
+/// One shard, which is aligned so that two shards never share a cache line. The hot bucket and the lock share one.
 #[derive(Debug)]
-#[repr(align(64))]
-struct Shard(SpinMutex<Tables, SpinThenYield>);
+#[repr(C, align(64))]
+struct Shard {
+    hot: HotBucket,
+    tables: SpinMutex<Tables, SpinThenYield>,
+}
 
 /// The location of a table, which a prefetch reads without the lock. It is stale while the table moves, which costs a
 /// cache miss and nothing else.
 #[derive(Debug, Default)]
 struct TableLocation {
-    slots: AtomicPtr<u8>,
     homes: AtomicUsize,
+    /// The address of a table that is one piece of memory.
+    slots: AtomicPtr<u8>,
+    /// The addresses of the chunks of a table that has had several, as many as a table is expected to have. They are
+    /// thin pointers, so that those of all tables stay in the cache.
+    chunks: OnceLock<Box<[AtomicPtr<u8>]>>,
 }
 
 /// The position that the sweep has reached in a shard.
@@ -49,7 +63,7 @@ struct SweepPosition {
 }
 
 /// A type of bucket that has a table in every shard.
-pub(super) trait HasTable: Bucket {
+pub(super) trait HasTable: StoredBucket {
     /// The index that its table has in [`Shards::locations`].
     const TABLE_INDEX: usize;
 
@@ -66,6 +80,8 @@ macro_rules! tables {
         pub(super) struct Tables {
             $($table: Table<$bucket>,)*
             sweep: SweepPosition,
+            /// The token bucket that the last single request used.
+            last_used: Tag,
         }
 
         const TABLES: usize = [$($index),*].len();
@@ -85,8 +101,9 @@ macro_rules! tables {
         })*
 
         impl Tables {
-            fn new(reserve: usize) -> Self {
-                Self { $($table: Table::new(reserve),)* sweep: SweepPosition::default() }
+            const fn new() -> Self {
+                let sweep = SweepPosition { table: 0, slot: 0 };
+                Self { $($table: Table::new(),)* sweep, last_used: Tag::NONE }
             }
 
             fn are_empty(&self) -> bool {
@@ -115,7 +132,7 @@ macro_rules! tables {
 
         impl Shards {
             /// Updates the published locations of a shard's tables, after buckets were dropped.
-            fn publish_locations(&self, number: usize, tables: &Tables) {
+            fn publish_locations(&self, number: usize, tables: &mut Tables) {
                 $(self.publish_location::<$bucket>(number, tables);)*
             }
         }
@@ -179,11 +196,11 @@ macro_rules! with_bucket_type {
 pub(super) use with_bucket_type;
 
 impl Shards {
-    /// Returns this many shards, with tables that can grow to `reserve` slots in place.
-    pub(super) fn new(shards: usize, reserve: usize) -> Self {
-        let shard = |_| Shard(SpinMutex::new(Tables::new(reserve)));
+    /// Returns this many shards, whose tables are expected to have at most `slots` slots.
+    pub(super) fn new(shards: usize, slots: usize) -> Self {
         Self {
-            shards: (0..shards).map(shard).collect(),
+            shards: (0..shards).map(|_| Shard::new()).collect(),
+            slots,
             locations: std::array::from_fn(|_| (0..shards).map(|_| TableLocation::default()).collect()),
             next_expiries: (0..shards).map(|_| AtomicU64::new(Timestamp::MAX.as_nanos())).collect(),
         }
@@ -199,24 +216,40 @@ impl Shards {
         hash.shard(self.shards.len())
     }
 
+    /// Locks a shard. Its hot bucket is in its table then, and stays there unless the caller
+    /// [keeps it hot](Self::keep_hot).
     #[inline]
     pub(super) fn lock(&self, number: usize) -> TablesGuard<'_> {
-        self.shards[number].0.lock()
+        let shard = &self.shards[number];
+        let mut tables = shard.tables.lock();
+        shard.cool_down(&mut tables);
+        tables
     }
 
-    /// Starts to fetch the cache lines in which the bucket of `hash` is likely to be.
+    /// Returns the hot bucket of a shard.
+    #[inline]
+    pub(super) fn hot(&self, number: usize) -> &HotBucket {
+        &self.shards[number].hot
+    }
+
+    /// Notes that a request found its token bucket at this slot of a shard. If the request before it was for the same
+    /// bucket, the bucket becomes the hot one of the shard.
+    #[inline]
+    pub(super) fn keep_hot(&self, number: usize, tables: &mut Tables, tag: Tag, slot: usize) {
+        if tables.last_used != tag {
+            tables.last_used = tag;
+        } else if let Some(bucket) = tables.token_buckets.get_at(slot) {
+            self.shards[number].hot.put(tag.to_word(), bucket.expires_at().as_nanos(), slot);
+        }
+    }
+
+    /// Starts to fetch the cache lines of the home of `hash`, in which its bucket is nearly always.
     #[inline]
     pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
-        let place = &self.locations[B::TABLE_INDEX][self.number(hash)];
-        let home = hash.home(place.homes.load(Ordering::Relaxed));
-        let first = place.slots.load(Ordering::Relaxed).wrapping_add(home * size_of::<Slot<B>>());
-        let near = NEAR_SLOTS * size_of::<Slot<B>>();
-        // The slots span two cache lines or more. The last line is fetched below, the loop fetches those before it.
-        let rest = if near >= 2 * CACHE_LINE { near } else { near - CACHE_LINE };
-        for offset in (0..rest).step_by(CACHE_LINE) {
+        let first = self.locations[B::TABLE_INDEX][self.number(hash)].home::<B>(hash.tag());
+        for offset in (0..GROUP * size_of::<B::Slot>()).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
         }
-        prefetch(first.wrapping_add(near - 1));
     }
 
     /// Starts to fetch the lock of the shard of `hash`. Do not use it for a lock that is taken immediately afterwards:
@@ -227,15 +260,11 @@ impl Shards {
     }
 
     /// Updates the published location of one table of a shard, and the next expiry of the shard.
-    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &Tables) {
-        let (slots, homes) = B::table(tables).location();
-        let (slots, place) = (slots.cast::<u8>(), &self.locations[B::TABLE_INDEX][number]);
+    pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+        let table = B::table_mut(tables);
         // Written only if it changed: the locations of other shards are on the same cache line.
-        if place.homes.load(Ordering::Relaxed) != homes
-            || !std::ptr::eq(place.slots.load(Ordering::Relaxed), slots)
-        {
-            place.slots.store(slots.cast_mut(), Ordering::Relaxed);
-            place.homes.store(homes, Ordering::Relaxed);
+        if table.take_moved() {
+            self.locations[B::TABLE_INDEX][number].publish(table, self.slots);
         }
         self.publish_next_expiry(number, tables);
     }
@@ -257,7 +286,7 @@ impl Shards {
     pub(super) fn sweep_whole(&self, number: usize, now: Timestamp) -> SweepResult {
         let mut tables = self.lock(number);
         let swept = tables.sweep_whole(now);
-        self.publish_locations(number, &tables);
+        self.publish_locations(number, &mut tables);
         swept
     }
 
@@ -265,15 +294,62 @@ impl Shards {
     /// done. A shard that is empty or locked is skipped: a sweep can wait, a decision cannot.
     pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
         let in_use_or_empty = (SweepResult::default(), true);
-        let Some(mut tables) = self.shards[number].0.try_lock() else { return in_use_or_empty };
+        let shard = &self.shards[number];
+        let Some(mut tables) = shard.tables.try_lock() else { return in_use_or_empty };
+        shard.cool_down(&mut tables);
         if tables.are_empty() {
             tables.sweep = SweepPosition::default();
             return in_use_or_empty;
         }
         let swept = tables.sweep(slots, now);
-        self.publish_locations(number, &tables);
+        self.publish_locations(number, &mut tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
+    }
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self { hot: HotBucket::new(), tables: SpinMutex::new(Tables::new()) }
+    }
+
+    /// Writes the hot bucket, if there is one, to its slot.
+    #[inline]
+    fn cool_down(&self, tables: &mut Tables) {
+        if let Some((value, slot)) = self.hot.take() {
+            let bucket = TokenBucketState::full_at(Timestamp::from_nanos(value));
+            tables.token_buckets.store_at(slot, bucket);
+        }
+    }
+}
+
+impl TableLocation {
+    /// Returns the address of the home that a tag has.
+    #[inline]
+    fn home<B: HasTable>(&self, tag: Tag) -> *const u8 {
+        let homes_per_chunk = B::CHUNK_SLOTS / GROUP;
+        let home = tag.home(self.homes.load(Ordering::Relaxed));
+        let (memory, home) = match self.chunks.get() {
+            Some(chunks) => (chunks.get(home / homes_per_chunk), home % homes_per_chunk),
+            None => (Some(&self.slots), home),
+        };
+        let memory = memory.unwrap_or(&self.slots).load(Ordering::Relaxed);
+        memory.wrapping_add(home * GROUP * size_of::<B::Slot>())
+    }
+
+    fn publish<B: HasTable>(&self, table: &Table<B>, slots: usize) {
+        let (homes, mut addresses) = table.location();
+        let address = |memory: Option<*const B::Slot>| memory.unwrap_or_default().cast_mut().cast();
+        let first = addresses.next();
+        self.slots.store(address(first), Ordering::Relaxed);
+        if homes * GROUP > B::CHUNK_SLOTS || self.chunks.get().is_some() {
+            let places = slots.div_ceil(B::CHUNK_SLOTS);
+            let chunks = self.chunks.get_or_init(|| (0..places).map(|_| AtomicPtr::default()).collect());
+            for (place, chunk) in chunks.iter().zip(first.into_iter().chain(addresses)) {
+                place.store(address(Some(chunk)), Ordering::Relaxed);
+            }
+        }
+        self.homes.store(homes, Ordering::Relaxed);
     }
 }
 
@@ -285,5 +361,15 @@ impl Tables {
             None => SweepPosition { table: (self.sweep.table + 1) % TABLES, slot: 0 },
         };
         swept
+    }
+}
+
+/// The atomics of [`hot_bucket`]; its test has others.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+    /// Waits for another thread for a moment.
+    pub(super) fn relax() {
+        <super::SpinThenYield as spin::RelaxStrategy>::relax();
     }
 }

@@ -1,54 +1,39 @@
-//! The hash table of one shard and one algorithm: open addressing, with the slots sorted by hash.
+//! The hash table of one shard and one algorithm: open addressing, with the slots sorted by tag.
 //!
 //! ```text
-//! home    0    1    2    3    4    5    6    7   (overflow)
-//!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 |  . |  .  ]      every slot at its home or in the run behind it
+//! home            0                   1                   2             (overflow)
+//!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 | 91 | 92 | c4 | c9 |  . |  .  ]     behind its home's first slot or in it
 //! ```
 //!
-//! A greater hash never has an earlier home, so runs are sorted without extra work. This pays three times. A search for
-//! a missing hash ends at the first greater one. Growing is two linear passes over the same memory. And a table can
-//! grow by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full, which
-//! is 32 to 36 bytes a token bucket. Tables of windows are four fifths to six sevenths full: 37 to 40 bytes a window.
+//! A home is a group of four slots: for token buckets it is one cache line, and nearly every bucket is found in it. A
+//! greater tag never has an earlier home, so runs are sorted without extra work. This pays three times. A search for a
+//! missing tag ends at the first greater one. Growing is two linear passes over the same memory. And a table can grow
+//! by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full.
 
-use tollway_core::algorithm::Bucket;
 use tollway_core::{Refund, Timestamp};
 
 use super::capacity::BucketCount;
-use crate::hash::BucketHash;
+use super::slot::StoredBucket;
+use super::slots::Slots;
+use crate::hash::Tag;
 
-/// The number of homes that the smallest table has.
-const HOMES_MIN: usize = 4;
+/// The number of slots in a home.
+pub(super) const GROUP: usize = 4;
 /// The number of slots after the last home at first. More are added when a run needs them.
 const OVERFLOW: usize = 8;
-/// The number of slots, from its home on, in which 95 % of hashes are found.
-pub(super) const NEAR_SLOTS: usize = 4;
-/// From this number of homes on, a table reserves address space for its final size, so that it can grow in place.
-const RESERVE_FROM: usize = 64;
-
-/// A slot that holds a bucket or is empty. An empty slot has the hash [`BucketHash::NONE`] and a default bucket.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slot<B> {
-    hash: BucketHash,
-    bucket: B,
-}
-
-impl<B: Bucket> Slot<B> {
-    fn is_empty(&self) -> bool {
-        self.hash == BucketHash::NONE
-    }
-
-    fn is_expired(&self, now: Timestamp) -> bool {
-        self.bucket.expires_at() <= now
-    }
-}
+/// One slot of the homes in this many is free when the table grows. It then grows by half as many slots as are free.
+const SLOTS_PER_FREE: usize = 4;
+/// A table with at most this number of homes does not shrink.
+const HOMES_KEPT: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Table<B> {
-    /// The slots, sorted by hash with gaps between runs. The last slot is always empty, so that every search ends.
-    slots: Vec<Slot<B>>,
+pub(super) struct Table<B: StoredBucket> {
+    /// The slots, sorted by tag with gaps between runs. The last slot is always empty, so that every search ends.
+    slots: Slots<B>,
     homes: usize,
     len: usize,
-    reserve: usize,
+    /// True if slots or homes were added or removed since the last [`take_moved`](Self::take_moved).
+    moved: bool,
     /// The moment before which no bucket of the table expires. It is exact after a sweep of the whole table; then
     /// buckets that are used again may expire later.
     next_expiry: Timestamp,
@@ -91,19 +76,14 @@ pub(super) struct EntryDelta {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoreFull;
 
-impl<B: Bucket> Table<B> {
-    /// One home in this many is free when the table grows. Tables of windows are denser: at three quarters a window
-    /// would take 46 bytes instead of 39. Among a million ids, one decision at a time, that costs more than longer runs
-    /// do; 64 at a time, which are prefetched, it costs less.
-    const HOMES_PER_FREE: usize = if !B::GROWS && size_of::<Slot<B>>() == 32 { 7 } else { 4 };
-
-    /// Returns an empty table that can grow to `reserve` slots in place. It takes no memory until it is used.
-    pub(super) fn new(reserve: usize) -> Self {
+impl<B: StoredBucket> Table<B> {
+    /// Returns an empty table. It takes no memory until it is used.
+    pub(super) const fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            slots: Slots::new(),
             homes: 0,
             len: 0,
-            reserve,
+            moved: false,
             next_expiry: Timestamp::MAX,
             room: 0,
             room_reported: 0,
@@ -114,41 +94,50 @@ impl<B: Bucket> Table<B> {
         self.len == 0
     }
 
-    /// Returns the moment before which no bucket expires. Only [`get_mut`](Self::get_mut) can make a bucket expire
-    /// earlier without its being noticed: it does so after the clock ran back or a limit got smaller numbers.
+    /// Returns the moment before which no bucket expires. Only [`change_found`](Self::change_found) can make a bucket
+    /// expire earlier without its being noticed: it does so after the clock ran back or a limit got smaller numbers.
     #[inline]
     pub(super) fn next_expiry(&self) -> Timestamp {
         self.next_expiry
     }
 
-    /// Returns the address of the slots and the number of homes, which a prefetch needs.
-    pub(super) fn location(&self) -> (*const Slot<B>, usize) {
-        (self.slots.as_ptr(), self.homes)
-    }
-
-    pub(super) fn get(&self, hash: BucketHash) -> Option<&B> {
-        self.find(hash).ok().map(|at| &self.slots[at].bucket)
-    }
-
-    /// Returns the bucket, if there is one. Buckets that grow must be changed through the methods that count their
-    /// memory.
+    /// Returns whether the location has changed since the last call.
     #[inline]
-    pub(super) fn get_mut(&mut self, hash: BucketHash) -> Option<&mut B> {
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Returns the number of homes and the addresses of the memory, which a prefetch needs.
+    pub(super) fn location(&self) -> (usize, impl Iterator<Item = *const B::Slot>) {
+        (self.homes, self.slots.addresses())
+    }
+
+    pub(super) fn get(&self, tag: Tag) -> Option<B::Ref<'_>> {
+        self.find(tag).ok().map(|at| B::read(self.slots.at(at)))
+    }
+
+    /// Returns the bucket of a slot; `None` if the slot does not exist.
+    pub(super) fn get_at(&self, at: usize) -> Option<B::Ref<'_>> {
+        self.slots.get(at).map(B::read)
+    }
+
+    /// Stores a bucket in the slot of an older state of it.
+    pub(super) fn store_at(&mut self, at: usize, bucket: B) {
+        self.change_at(at, |stored| *stored = bucket);
+    }
+
+    /// Changes a bucket that [`find`](Self::find) has found. Buckets that grow must be changed through the methods that
+    /// count their memory.
+    #[inline]
+    pub(super) fn change_found<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         debug_assert!(!B::GROWS, "what it grows by would not be counted");
-        match self.find(hash) {
-            Ok(at) => Some(&mut self.slots[at].bucket),
-            Err(_) => None,
-        }
+        B::change(self.slots.at_mut(at), change)
     }
 
     /// Changes the bucket, if there is one, and counts its memory.
     #[inline]
-    pub(super) fn change_existing<T>(
-        &mut self,
-        hash: BucketHash,
-        change: impl FnOnce(&mut B) -> T,
-    ) -> Option<T> {
-        match self.find(hash) {
+    pub(super) fn change_existing<T>(&mut self, tag: Tag, change: impl FnOnce(&mut B) -> T) -> Option<T> {
+        match self.find(tag) {
             Ok(at) => Some(self.change_at(at, change)),
             Err(_) => None,
         }
@@ -166,12 +155,12 @@ impl<B: Bucket> Table<B> {
     /// false.
     pub(super) fn change_or_insert<T>(
         &mut self,
-        hash: BucketHash,
+        tag: Tag,
         now: Timestamp,
         room: impl FnOnce() -> bool,
         change: impl FnOnce(&mut B) -> T,
     ) -> Result<T, StoreFull> {
-        match self.find(hash) {
+        match self.find(tag) {
             Ok(at) => Ok(self.change_at(at, change)),
             Err(at) => {
                 let mut bucket = B::default();
@@ -181,29 +170,23 @@ impl<B: Bucket> Table<B> {
                         return Err(StoreFull);
                     }
                     self.room += bucket.room();
-                    self.insert(at, Slot { hash, bucket });
+                    self.insert(at, tag, bucket);
                 }
                 Ok(outcome)
             }
         }
     }
 
-    pub(super) fn refund(
-        &mut self,
-        hash: BucketHash,
-        limit: &B::Limit,
-        cost: u64,
-        now: Timestamp,
-    ) -> Option<Refund> {
-        match self.find(hash) {
+    pub(super) fn refund(&mut self, tag: Tag, limit: &B::Limit, cost: u64, now: Timestamp) -> Option<Refund> {
+        match self.find(tag) {
             Ok(at) => self.change_at(at, |bucket| bucket.refund(limit, cost, now)),
             Err(_) => B::default().refund(limit, cost, now),
         }
     }
 
     /// Removes a bucket, and returns whether there was one.
-    pub(super) fn remove(&mut self, hash: BucketHash) -> bool {
-        let found = self.find(hash);
+    pub(super) fn remove(&mut self, tag: Tag) -> bool {
+        let found = self.find(tag);
         if let Ok(at) = found {
             self.remove_at(at);
         }
@@ -214,30 +197,27 @@ impl<B: Bucket> Table<B> {
     pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
         let (mut at, mut dropped, mut next_expiry) = (start, BucketCount::default(), Timestamp::MAX);
         for looked_at in 0..slots {
-            match self.slots.get(at) {
-                None => {
-                    self.shrink();
-                    if start == 0 {
-                        self.next_expiry = next_expiry;
-                    }
-                    return SweepResult {
-                        looked_at,
-                        dropped,
-                        next: None,
-                        entry_delta: self.take_entry_delta(),
-                    };
+            let Some(slot) = self.slots.get(at) else {
+                self.shrink();
+                if start == 0 {
+                    self.next_expiry = next_expiry;
                 }
-                Some(slot) if !slot.is_empty() && slot.is_expired(now) => {
-                    // The slots that follow move up by one, so this slot is looked at again.
-                    dropped += BucketCount::one(slot.hash);
-                    self.remove_at(at);
-                }
-                Some(slot) => {
-                    if !slot.is_empty() {
-                        next_expiry = next_expiry.min(slot.bucket.expires_at());
-                    }
-                    at += 1;
-                }
+                let entry_delta = self.take_entry_delta();
+                return SweepResult { looked_at, dropped, next: None, entry_delta };
+            };
+            let tag = B::tag(slot);
+            if tag.is_none() {
+                at += 1;
+                continue;
+            }
+            let expires_at = B::read(slot).expires_at();
+            if expires_at <= now {
+                // The slots that follow move up by one, so this slot is looked at again.
+                dropped += BucketCount::one(tag);
+                self.remove_at(at);
+            } else {
+                next_expiry = next_expiry.min(expires_at);
+                at += 1;
             }
         }
         SweepResult { looked_at: slots, dropped, next: Some(at), entry_delta: self.take_entry_delta() }
@@ -250,128 +230,157 @@ impl<B: Bucket> Table<B> {
 
     #[inline]
     fn change_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
-        let bucket = &mut self.slots[at].bucket;
-        let before = bucket.room();
-        let outcome = change(bucket);
-        self.room = self.room - before + bucket.room();
-        self.next_expiry = self.next_expiry.min(bucket.expires_at());
-        outcome
+        let (room, next_expiry) = (&mut self.room, &mut self.next_expiry);
+        B::change(self.slots.at_mut(at), |bucket| {
+            let before = bucket.room();
+            let outcome = change(bucket);
+            *room = *room - before + bucket.room();
+            *next_expiry = (*next_expiry).min(bucket.expires_at());
+            outcome
+        })
     }
 
-    /// Returns the index of `hash`, or the index at which it would be inserted as an error.
+    /// Returns the index of `tag`, or the index at which it would be inserted as an error.
     #[inline]
-    fn find(&self, hash: BucketHash) -> Result<usize, usize> {
-        let home = hash.home(self.homes);
-        if let Some(first) = self.slots.get(home..).and_then(<[_]>::first_chunk::<NEAR_SLOTS>) {
+    pub(super) fn find(&self, tag: Tag) -> Result<usize, usize> {
+        let home = tag.home(self.homes) * GROUP;
+        if let Some(group) = self.slots.group(home) {
             // All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match
             // would be mispredicted half of the time, and a misprediction waits for memory before the next request
             // starts.
-            let same = |(place, slot): (usize, &Slot<B>)| u32::from(slot.hash.equals(hash)) << place;
-            let found = first.iter().enumerate().map(same).fold(0, |found, place| found | place);
+            let same = |(place, slot): (usize, &B::Slot)| u32::from(B::tag(slot).is_same(tag)) << place;
+            let found = group.iter().enumerate().map(same).fold(0, |found, place| found | place);
             if found != 0 {
                 return Ok(home + found.trailing_zeros() as usize);
             }
         }
-        self.find_far(home, hash)
+        self.find_far(home, tag)
     }
 
-    #[cold]
-    fn find_far(&self, home: usize, hash: BucketHash) -> Result<usize, usize> {
-        for (at, slot) in self.slots.iter().enumerate().skip(home) {
-            if slot.hash == hash {
+    #[inline(never)]
+    fn find_far(&self, home: usize, tag: Tag) -> Result<usize, usize> {
+        let mut at = home;
+        while let Some(slot) = self.slots.get(at) {
+            let there = B::tag(slot);
+            if there.is_same(tag) {
                 return Ok(at);
             }
-            if slot.is_empty() || slot.hash > hash {
+            if there.is_none() || there > tag {
                 return Err(at);
             }
+            at += 1;
         }
-        Err(home)
+        Err(at)
     }
 
-    fn insert(&mut self, at: usize, slot: Slot<B>) {
+    fn tag_at(&self, at: usize) -> Tag {
+        self.slots.get(at).map_or(Tag::NONE, B::tag)
+    }
+
+    fn insert(&mut self, at: usize, tag: Tag, bucket: B) {
         let at = if self.must_grow() {
             self.grow();
-            self.find(slot.hash).unwrap_or_else(|at| at)
+            self.find(tag).unwrap_or_else(|at| at)
         } else {
             at
         };
-        let run = self.slots[at..].iter().take_while(|slot| !slot.is_empty()).count();
-        if at + run + 1 == self.slots.len() {
-            self.slots.push(Slot::default());
+        let mut end = at;
+        while !self.tag_at(end).is_none() {
+            end += 1;
         }
-        self.slots[at..=at + run].rotate_right(1);
-        self.next_expiry = self.next_expiry.min(slot.bucket.expires_at());
-        self.slots[at] = slot;
+        if end + 1 == self.slots.len() {
+            self.add_slot();
+        }
+        for free in (at..end).rev() {
+            self.slots.swap(free, free + 1);
+        }
+        self.next_expiry = self.next_expiry.min(bucket.expires_at());
+        *self.slots.at_mut(at) = bucket.slot(tag);
         self.len += 1;
     }
 
-    fn remove_at(&mut self, at: usize) {
-        self.room -= self.slots[at].bucket.room();
-        // The slots that are not at their home move one closer, up to the first gap or the first slot at its home.
-        let follows =
-            |(index, slot): &(usize, &Slot<B>)| !slot.is_empty() && slot.hash.home(self.homes) < *index;
-        let run = self.slots.iter().enumerate().skip(at + 1).take_while(follows).count();
-        self.slots[at..=at + run].rotate_left(1);
-        self.slots[at + run] = Slot::default();
+    fn remove_at(&mut self, mut at: usize) {
+        self.room -= B::read(self.slots.at(at)).room();
+        *self.slots.at_mut(at) = B::Slot::default();
+        // The slots that are not the first of their home move one closer, up to the first gap.
+        loop {
+            let next = self.tag_at(at + 1);
+            if next.is_none() || next.home(self.homes) * GROUP > at {
+                break;
+            }
+            self.slots.swap(at, at + 1);
+            at += 1;
+        }
         self.len -= 1;
     }
 
-    /// Returns whether so few homes are free that runs get long. It then grows by half as many homes as are free: what
+    /// Returns whether so few slots are free that runs get long. It then grows by half as many slots as are free: what
     /// was three quarters full is two thirds full.
     fn must_grow(&self) -> bool {
-        self.len >= self.homes - self.homes / Self::HOMES_PER_FREE
+        let slots = self.homes * GROUP;
+        self.len >= slots - slots / SLOTS_PER_FREE
     }
 
     fn grow(&mut self) {
-        let more = (self.homes / (2 * Self::HOMES_PER_FREE)).max(HOMES_MIN);
-        self.homes += more;
-        if self.homes >= RESERVE_FROM && self.slots.capacity() < self.reserve {
-            self.slots.reserve_exact(self.reserve - self.slots.len());
-        }
-        let slots = self.homes + OVERFLOW;
+        self.homes += (self.homes / (2 * SLOTS_PER_FREE)).max(1);
+        let slots = self.homes * GROUP + OVERFLOW;
         if slots > self.slots.len() {
-            self.slots.resize_with(slots, Slot::default);
+            self.slots.grow_to(slots);
         }
+        self.moved = true;
         self.redistribute();
+    }
+
+    fn add_slot(&mut self) {
+        self.slots.grow_to(self.slots.len() + 1);
+        self.moved = true;
     }
 
     /// Moves every slot to its place among the current homes, within the same memory.
     fn redistribute(&mut self) {
         let mut packed = self.slots.len();
         for at in (0..self.slots.len()).rev() {
-            if !self.slots[at].is_empty() {
+            if !self.tag_at(at).is_none() {
                 packed -= 1;
                 self.slots.swap(at, packed);
             }
         }
         let (mut at, mut free) = (packed, 0);
         while at < self.slots.len() {
-            free = free.max(self.slots[at].hash.home(self.homes));
+            free = free.max(self.tag_at(at).home(self.homes) * GROUP);
             // Every later slot still needs a place after this one: one slot is added where the last run is too long.
             if free > at {
-                self.slots.insert(at, Slot::default());
+                self.add_slot();
+                for last in (at..self.slots.len() - 1).rev() {
+                    self.slots.swap(last, last + 1);
+                }
             } else {
                 self.slots.swap(at, free);
                 free += 1;
             }
             at += 1;
         }
-        if self.slots.last().is_none_or(|slot| !slot.is_empty()) {
-            self.slots.push(Slot::default());
+        if !self.tag_at(self.slots.len().saturating_sub(1)).is_none() {
+            self.add_slot();
         }
     }
 
-    /// Releases memory once three quarters of the homes are empty.
+    /// Releases memory once three quarters of the slots are empty.
     fn shrink(&mut self) {
-        if self.homes > RESERVE_FROM && self.len < self.homes / 4 {
-            let kept = std::mem::take(&mut self.slots).into_iter().filter(|slot| !slot.is_empty());
-            let homes = self.len + self.len / 2 + HOMES_MIN;
-            let mut slots = Vec::with_capacity(homes + OVERFLOW);
-            slots.extend(kept);
-            slots.resize_with(slots.len().max(homes + OVERFLOW), Slot::default);
-            (self.slots, self.homes) = (slots, homes);
-            self.redistribute();
+        if self.homes <= HOMES_KEPT || self.len >= self.homes * GROUP / 4 {
+            return;
         }
+        let mut packed = 0;
+        for at in 0..self.slots.len() {
+            if !self.tag_at(at).is_none() {
+                self.slots.swap(at, packed);
+                packed += 1;
+            }
+        }
+        self.homes = (self.len + self.len / 2).div_ceil(GROUP).max(1);
+        self.slots.shrink_to(self.homes * GROUP + OVERFLOW);
+        self.moved = true;
+        self.redistribute();
     }
 }
 
@@ -381,103 +390,135 @@ mod tests {
     use std::time::Duration;
 
     use tollway_core::algorithm::{
-        FixedWindow, FixedWindowState, SlidingWindowState, TokenBucket, TokenBucketState,
+        Bucket, FixedWindow, FixedWindowState, Quota, QuotaState, SlidingLog, SlidingLogState, TokenBucket,
+        TokenBucketState,
     };
     use tollway_testbed::Random;
 
     use super::*;
+    use crate::hash::BucketHash;
 
     fn limit() -> TokenBucket {
         TokenBucket::new(10, 1, Duration::from_nanos(100)).unwrap()
     }
 
-    /// Returns a hash that falls into few homes; some hashes have the same high half, and some are made by clients.
-    fn hash(random: &mut Random, spread: u32) -> BucketHash {
-        BucketHash::of(random.below(400) << spread, random.below(3) << 62)
+    /// Returns one of so many tags, which fall into few homes if `spread` is small. Some are made by clients.
+    fn tag(random: &mut Random, tags: u64, spread: u32) -> Tag {
+        BucketHash::of(random.below(tags) << spread | random.below(2) << 1, 0).tag()
     }
 
-    fn assert_sound<B: Bucket>(table: &Table<B>) {
-        let taken: Vec<_> = table.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()).collect();
+    fn assert_sound<B: StoredBucket>(table: &Table<B>) {
+        let tags: Vec<_> = (0..table.slots.len()).map(|at| table.tag_at(at)).collect();
+        let taken: Vec<_> = tags.iter().enumerate().filter(|(_, tag)| !tag.is_none()).collect();
         assert_eq!(taken.len(), table.len);
-        assert!(taken.is_sorted_by(|a, b| a.1.hash < b.1.hash), "out of order");
-        assert!(table.slots.last().is_none_or(Slot::is_empty), "nothing ends a search");
-        for (at, slot) in taken {
-            let home = slot.hash.home(table.homes);
-            assert!(
-                home <= at && table.slots[home..at].iter().all(|slot| !slot.is_empty()),
-                "a gap before {at}"
+        assert!(taken.is_sorted_by(|a, b| a.1 < b.1), "out of order");
+        assert!(tags.last().is_none_or(|tag| tag.is_none()), "nothing ends a search");
+        let mut gap = None;
+        for (at, tag) in tags.iter().enumerate() {
+            if tag.is_none() {
+                gap = Some(at);
+                continue;
+            }
+            let home = tag.home(table.homes) * GROUP;
+            assert!(home <= at && gap.is_none_or(|gap| gap < home), "a gap before {at}");
+        }
+    }
+
+    #[test]
+    fn it_remembers_what_a_sorted_map_remembers() {
+        let window = FixedWindow::new(10, Duration::from_nanos(1_000), Duration::ZERO).unwrap();
+        let quota = Quota::new(10, Duration::from_nanos(1_000)).unwrap();
+        let log = SlidingLog::new(3, Duration::from_nanos(700)).unwrap();
+        for spread in [2, 40, 55] {
+            remembers::<TokenBucketState>(&limit(), 400, spread, 11);
+            remembers::<FixedWindowState>(&window, 400, spread, 11);
+            remembers::<QuotaState>(&quota, 400, spread, 11);
+            remembers::<SlidingLogState>(&log, 400, spread, 11);
+        }
+    }
+
+    #[test]
+    fn it_remembers_across_chunks() {
+        let limit = TokenBucket::new(10, 1, Duration::from_nanos(4_000)).unwrap();
+        let window = FixedWindow::new(10, Duration::from_nanos(9_000), Duration::ZERO).unwrap();
+        // In the last one all of the tags have one home, the first or the last: one run crosses every chunk.
+        for (tags, spread) in [(4_000, 52), (4_000, 40), (900, 2)] {
+            remembers::<TokenBucketState>(&limit, tags, spread, 500);
+            remembers::<FixedWindowState>(&window, tags, spread, 500);
+        }
+    }
+
+    const STEPS: u64 = 3_000;
+
+    fn remembers<B: StoredBucket>(limit: &B::Limit, tags: u64, spread: u32, steps_per_look: u64) {
+        let mut random = Random::new(u64::from(spread) + tags);
+        let mut table = Table::<B>::new();
+        let mut model: BTreeMap<Tag, B> = BTreeMap::new();
+        for step in 0..STEPS {
+            let now = Timestamp::from_nanos(step);
+            let tag = tag(&mut random, tags, spread);
+            match random.below(40) {
+                0..4 => assert_eq!(table.remove(tag), model.remove(&tag).is_some()),
+                4 => {
+                    let dropped = table.sweep(0, usize::MAX, now).dropped;
+                    let mut expired = BucketCount::default();
+                    for (tag, _) in model.extract_if(.., |_, bucket| bucket.expires_at() <= now) {
+                        expired += BucketCount::one(tag);
+                    }
+                    assert_eq!(dropped, expired);
+                }
+                5..9 => {
+                    let charge = |bucket: &mut B| bucket.charge(limit, 1, now);
+                    let full = table.change_or_insert(tag, now, || false, charge);
+                    assert_eq!(full.is_err(), !model.contains_key(&tag));
+                    if let Some(bucket) = model.get_mut(&tag) {
+                        assert_eq!(full, Ok(bucket.charge(limit, 1, now)));
+                    }
+                }
+                _ => {
+                    let expected = model.entry(tag).or_default().charge(limit, 1, now);
+                    let charge = |bucket: &mut B| bucket.charge(limit, 1, now);
+                    assert_eq!(table.change_or_insert(tag, now, || true, charge), Ok(expected));
+                }
+            }
+            assert_eq!(table.get(tag).is_some(), model.contains_key(&tag));
+            if step.is_multiple_of(steps_per_look) {
+                assert_sound(&table);
+            }
+        }
+        for (tag, bucket) in &model {
+            let now = Timestamp::from_nanos(STEPS);
+            assert_eq!(
+                table.get(*tag).map(|stored| stored.check(limit, 1, now)),
+                Some(bucket.check(limit, 1, now))
             );
         }
     }
 
     #[test]
-    fn slots_are_as_small_as_the_pages_say() {
-        assert_eq!(size_of::<Slot<TokenBucketState>>(), 24);
-        assert_eq!(size_of::<Slot<FixedWindowState>>(), 32);
-        assert_eq!(size_of::<Slot<SlidingWindowState>>(), 32);
-    }
-
-    #[test]
-    fn it_remembers_what_a_sorted_map_remembers() {
-        remembers::<TokenBucketState>(&limit());
-        let window = FixedWindow::new(10, Duration::from_nanos(1_000), Duration::ZERO).unwrap();
-        remembers::<FixedWindowState>(&window);
-    }
-
-    fn remembers<B: Bucket>(limit: &B::Limit) {
-        for spread in [0, 40, 55] {
-            let mut random = Random::new(u64::from(spread) + 1);
-            let mut table = Table::<B>::new(1_000);
-            let mut model: BTreeMap<BucketHash, B> = BTreeMap::new();
-            for step in 0..20_000_u64 {
-                let now = Timestamp::from_nanos(step);
-                let hash = hash(&mut random, spread);
-                match random.below(10) {
-                    0 => assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
-                    1 => {
-                        let dropped = table.sweep(0, usize::MAX, now).dropped;
-                        let mut expired = BucketCount::default();
-                        for (hash, _) in model.extract_if(.., |_, bucket| bucket.expires_at() <= now) {
-                            expired += BucketCount::one(hash);
-                        }
-                        assert_eq!(dropped, expired);
-                    }
-                    2 => {
-                        let full = table.change_or_insert(
-                            hash,
-                            now,
-                            || false,
-                            |bucket| bucket.charge(limit, 1, now),
-                        );
-                        assert_eq!(full.is_err(), !model.contains_key(&hash));
-                        if let Some(bucket) = model.get_mut(&hash) {
-                            assert_eq!(full, Ok(bucket.charge(limit, 1, now)));
-                        }
-                    }
-                    _ => {
-                        let expected = model.entry(hash).or_default().charge(limit, 1, now);
-                        let decision =
-                            table.change_or_insert(hash, now, || true, |bucket| bucket.charge(limit, 1, now));
-                        assert_eq!(decision, Ok(expected));
-                    }
-                }
-                assert_eq!(table.get(hash).is_some(), model.contains_key(&hash));
-                assert_sound(&table);
-            }
-        }
+    fn a_denied_request_does_not_write() {
+        let (mut table, limit, now) = (Table::<TokenBucketState>::new(), limit(), Timestamp::from_nanos(50));
+        let tag = BucketHash::of(1 << 40, 0).tag();
+        assert!(table.change_or_insert(tag, now, || true, |bucket| bucket.charge(&limit, 10, now)).is_ok());
+        let at = table.find(tag).unwrap();
+        let before = *table.slots.at(at);
+        let denied = table.change_found(at, |bucket| bucket.charge(&limit, 1, now));
+        assert!(!denied.allowed() && *table.slots.at(at) == before);
     }
 
     #[test]
     fn a_table_swept_empty_gives_its_memory_back() {
         let mut random = Random::new(7);
-        let mut table = Table::<TokenBucketState>::new(100_000);
+        let mut table = Table::<TokenBucketState>::new();
         for _ in 0..50_000 {
-            let hash = BucketHash::of(random.any(), random.any());
+            let tag = BucketHash::of(random.any(), random.any()).tag();
             let charge = |bucket: &mut TokenBucketState| bucket.charge(&limit(), 1, Timestamp::EPOCH);
-            assert!(table.change_or_insert(hash, Timestamp::EPOCH, || true, charge).is_ok());
+            assert!(table.change_or_insert(tag, Timestamp::EPOCH, || true, charge).is_ok());
         }
         assert_sound(&table);
+        assert!(table.take_moved() && table.location().1.count() > 100);
         table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));
-        assert!(table.len == 0 && table.slots.capacity() < 1_000, "{} slots", table.slots.capacity());
+        assert!(table.len == 0 && table.slots.len() < 1_000, "{} slots", table.slots.len());
+        assert!(table.take_moved() && table.location().1.count() == 1);
     }
 }
