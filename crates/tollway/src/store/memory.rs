@@ -26,12 +26,14 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use arrayvec::ArrayVec;
 use thiserror::Error;
 use tollway_core::algorithm::{
     Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucket, TokenBucketState,
 };
 use tollway_core::{
-    Algorithm, Bill, Charge, ChargeError, Decision, Limit, Nanos, OnFull, Refund, Timestamp, Verdict,
+    Algorithm, Bill, CHARGES_MAX, Charge, ChargeError, Decision, Limit, Nanos, OnFull, Refund, Timestamp,
+    Verdict,
 };
 
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
@@ -214,18 +216,36 @@ impl Memory {
     /// step.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
         decisions.reserve(bills.len());
-        self.for_each_prefetched(
-            bills,
-            |bill| bill.charges().first().map_or(BucketHash::NONE, |charge| self.key.hash(charge)),
-            |bill, hash| {
-                decisions.push(match (bill.single(), bill.charges(), bill.rules()) {
-                    (Some(charge), ..) => self.settle_single(charge, hash, now),
+        let mut hashes = ArrayVec::<BucketHash, { PREFETCH_BATCH + CHARGES_MAX }>::new();
+        let mut rest = bills;
+        while !rest.is_empty() {
+            hashes.clear();
+            let mut count = 0;
+            for bill in rest.iter().take(PREFETCH_BATCH) {
+                if hashes.len() >= PREFETCH_BATCH {
+                    break;
+                }
+                for charge in bill.charges() {
+                    let hash = self.key.hash(charge);
+                    self.prefetch(charge, hash);
+                    self.shards.prefetch_lock(hash);
+                    hashes.push(hash);
+                }
+                count += 1;
+            }
+            let (batch, later) = rest.split_at(count);
+            rest = later;
+            let mut hashes = &hashes[..];
+            for bill in batch {
+                let (own, others) = hashes.split_at(bill.charges().len());
+                hashes = others;
+                decisions.push(match (bill.single(), own, bill.rules()) {
+                    (Some(charge), [hash], _) => self.settle_single(charge, *hash, now),
                     (None, [], [rule]) => self.resolve(rule, || now).into(),
-                    _ => self.decide_locked(bill, now, true),
+                    _ => self.settle_hashed(bill, own, now),
                 });
-            },
-            |bill, hash| bill.charges().iter().take(1).for_each(|charge| self.prefetch(charge, hash)),
-        );
+            }
+        }
     }
 
     /// Spends `cost` for one id. The clock is read while the bucket is being fetched from memory.

@@ -3,14 +3,20 @@
 
 use std::sync::atomic::Ordering;
 
+use arrayvec::ArrayVec;
 use tollway_core::algorithm::Bucket;
-use tollway_core::{Bill, Charge, ChargeKind, Decision, RuleDecision, Timestamp, Verdict};
+use tollway_core::{
+    Bill, CHARGES_MAX, Charge, ChargeKind, Decision, RULES_MAX, RuleDecision, Timestamp, Verdict,
+};
 
-use super::locked_buckets::LockedBuckets;
+use super::locked_buckets::{BucketPlace, LockedBuckets};
 use super::rules::BillLogs;
 use super::shard::with_bucket_type;
 use super::{Memory, full_decision};
 use crate::hash::BucketHash;
+
+/// The decisions about the charges and the rules of one bill.
+type Answers = ArrayVec<Decision, { CHARGES_MAX + RULES_MAX }>;
 
 impl Memory {
     /// Appends the decisions that [`settle`](Self::settle) would make, and changes nothing.
@@ -21,32 +27,43 @@ impl Memory {
     /// Settles a bill, and appends the decision about each of its charges. If the bill is denied, they show what is
     /// left of the charges that would have fitted.
     pub fn settle_each(&self, bill: &Bill<'_>, now: Timestamp, each: &mut Vec<Decision>) -> Decision {
-        self.decide_each(bill, now, true, Some(each))
+        self.decide_each(bill, &self.hashes(bill), now, true, Some(each))
     }
 
     /// Decides a bill with all its buckets and logs locked. If `stores` is false, nothing is changed.
     pub(super) fn decide_locked(&self, bill: &Bill<'_>, now: Timestamp, stores: bool) -> Decision {
-        self.decide_each(bill, now, stores, None)
+        self.decide_each(bill, &self.hashes(bill), now, stores, None)
+    }
+
+    /// Settles a bill whose charges have these hashes, with all its buckets and logs locked.
+    pub(super) fn settle_hashed(&self, bill: &Bill<'_>, hashes: &[BucketHash], now: Timestamp) -> Decision {
+        self.decide_each(bill, hashes, now, true, None)
+    }
+
+    fn hashes(&self, bill: &Bill<'_>) -> ArrayVec<BucketHash, CHARGES_MAX> {
+        bill.charges().iter().map(|charge| self.key.hash(charge)).collect()
     }
 
     fn decide_each(
         &self,
         bill: &Bill<'_>,
+        hashes: &[BucketHash],
         now: Timestamp,
         stores: bool,
         mut each: Option<&mut Vec<Decision>>,
     ) -> Decision {
         let charges = bill.charges();
-        let hashes: Vec<_> = charges.iter().map(|charge| self.key.hash(charge)).collect();
         let logs = BillLogs::new(bill.rules(), &self.key);
         let buckets = hashes.iter().copied().chain(logs.hashes());
         self.with_locked(buckets, now, |locked| {
-            for (charge, hash) in charges.iter().zip(&hashes) {
+            for (charge, hash) in charges.iter().zip(hashes) {
                 locked.carry_over(charge, *hash, now);
             }
-            let mut answers = Vec::with_capacity(charges.len() + bill.rules().len());
-            for (charge, hash) in charges.iter().zip(&hashes) {
-                answers.push(self.ask(locked, charge, *hash, now, stores));
+            let (mut answers, mut places) = (Answers::new(), ArrayVec::<_, CHARGES_MAX>::new());
+            for (charge, hash) in charges.iter().zip(hashes) {
+                let (answer, place) = self.ask(locked, charge, *hash, now, stores);
+                answers.push(answer);
+                places.push(place);
             }
             let rulings = logs.rules().map(|rule| RuleDecision::until(rule.limits_until(locked), now));
             answers.extend(rulings.map(Decision::from));
@@ -67,15 +84,21 @@ impl Memory {
             }
             if let Some(each) = &mut each {
                 each.clear();
-                let looked = answers.iter().zip(charges).zip(&hashes).map(|((answer, charge), hash)| {
+                let looked = answers.iter().zip(charges).zip(hashes).map(|((answer, charge), hash)| {
                     let took = decision.allowed() || answer.verdict != Verdict::Allow;
                     if took { *answer } else { look(locked, charge, *hash, now) }
                 });
                 each.extend(looked);
             }
             if stores {
-                for ((answer, charge), hash) in answers.iter().zip(charges).zip(&hashes) {
-                    commit(locked, charge, *hash, answer.verdict, decision.allowed(), now);
+                // First the buckets that were found: inserting one moves others.
+                for exists in [true, false] {
+                    let parts = answers.iter().zip(charges).zip(hashes.iter().zip(&places));
+                    for ((answer, charge), (hash, place)) in parts {
+                        if place.is_some() == exists {
+                            commit(locked, charge, *hash, *place, answer.verdict, decision.allowed(), now);
+                        }
+                    }
                 }
             }
             if stores && decision.allowed() {
@@ -85,7 +108,8 @@ impl Memory {
         })
     }
 
-    /// Returns the decision about one charge alone. Reserves the room that it needs if it is going to be stored.
+    /// Returns the decision about one charge alone, and the place of its bucket if that can be changed in place.
+    /// Reserves the room that a charge needs if it is going to be stored.
     fn ask(
         &self,
         locked: &mut LockedBuckets<'_>,
@@ -93,10 +117,15 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
         stores: bool,
-    ) -> Decision {
-        let Some(algorithm) = charge.algorithm() else { return Decision::UNLIMITED };
+    ) -> (Decision, Option<BucketPlace>) {
+        let Some(algorithm) = charge.algorithm() else { return (Decision::UNLIMITED, None) };
         let cost = charge.cost();
         with_bucket_type!(algorithm, |B, limit| {
+            if !B::GROWS
+                && let Some(place) = locked.find::<B>(hash)
+            {
+                return (locked.check_at::<B>(place, limit, cost, now), Some(place));
+            }
             let entries_after = |bucket: &B| bucket.entries_after(limit, cost, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
@@ -105,13 +134,13 @@ impl Memory {
                     false => locked.has_room(hash, entries_after, now),
                 };
             if has_room {
-                return locked.check::<B>(hash, limit, cost, now);
+                return (locked.check::<B>(hash, limit, cost, now), None);
             }
         });
         if stores && !locked.is_retried() {
             self.refused_full.fetch_add(1, Ordering::Relaxed);
         }
-        full_decision(charge)
+        (full_decision(charge), None)
     }
 }
 
@@ -126,6 +155,7 @@ fn commit(
     locked: &mut LockedBuckets<'_>,
     charge: &Charge<'_>,
     hash: BucketHash,
+    place: Option<BucketPlace>,
     verdict: Verdict,
     bill_allowed: bool,
     now: Timestamp,
@@ -142,6 +172,10 @@ fn commit(
         _ => return,
     };
     with_bucket_type!(algorithm, |B, limit| {
-        locked.change(hash, now, |bucket: &mut B| _ = bucket.charge(limit, cost, now));
+        let charge = |bucket: &mut B| _ = bucket.charge(limit, cost, now);
+        match place {
+            Some(place) => locked.change_at(place, charge),
+            None => locked.change(hash, now, charge),
+        }
     });
 }

@@ -13,11 +13,12 @@
 //! Without capacity the locks are released, expired buckets are swept, and everything is done again. If that frees too
 //! little, the answer of the last attempt is `on_full`.
 
+use smallvec::SmallVec;
 use tollway_core::{Charge, Decision, Timestamp};
 
 use super::capacity::BucketCount;
 use super::shard::{HasTable, Tables, TablesGuard};
-use super::{FULL_SWEEP_SLOTS, Memory, SWEEP_SLOTS};
+use super::{FULL_SWEEP_SLOTS, INSERTS_PER_SWEEP, Memory, SWEEP_SLOTS};
 use crate::hash::BucketHash;
 
 /// The buckets of one decision, with the locks of their shards.
@@ -25,7 +26,7 @@ pub(super) struct LockedBuckets<'a> {
     store: &'a Memory,
     /// The locks, in the order of the shards. They are always taken in this order: two threads that need the same
     /// shards cannot deadlock.
-    guards: Vec<(usize, TablesGuard<'a>)>,
+    guards: SmallVec<[(usize, TablesGuard<'a>); USUAL_LOCKS]>,
     entries_full: bool,
     /// False if the decision is made again after a sweep in case that the store lacks capacity for it.
     is_last_attempt: bool,
@@ -34,7 +35,18 @@ pub(super) struct LockedBuckets<'a> {
     lacked_entries: bool,
     /// The buckets that capacity was reserved for and that are not inserted yet.
     reserved: BucketCount,
-    inserted: usize,
+    /// True if one of the places that were taken was the one that pays for a sweep.
+    sweeps: bool,
+}
+
+/// The locks of most bills, which take no memory. More are rare: a bill of several ids, or of rules.
+const USUAL_LOCKS: usize = 4;
+
+/// The place of a bucket that exists, until a bucket is inserted or removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BucketPlace {
+    guard: usize,
+    slot: usize,
 }
 
 impl Memory {
@@ -51,11 +63,11 @@ impl Memory {
             let mut locked = LockedBuckets::lock(self, hashes.clone());
             locked.is_last_attempt = is_last_attempt;
             let decision = decide(&mut locked);
-            let LockedBuckets { reserved, inserted, lacked, lacked_entries, .. } = locked;
+            let LockedBuckets { reserved, sweeps, lacked, lacked_entries, .. } = locked;
             let is_retried = locked.is_retried();
             drop(locked);
             self.places.give_back(reserved);
-            if inserted > 0 {
+            if sweeps {
                 self.sweep(SWEEP_SLOTS, now);
             }
             if !is_retried {
@@ -72,7 +84,8 @@ impl Memory {
 
 impl<'a> LockedBuckets<'a> {
     pub(super) fn lock(store: &'a Memory, hashes: impl Iterator<Item = BucketHash>) -> Self {
-        let mut numbers: Vec<usize> = hashes.map(|hash| store.shards.number(hash)).collect();
+        let mut numbers: SmallVec<[usize; 2 * USUAL_LOCKS]> =
+            hashes.map(|hash| store.shards.number(hash)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let guards = numbers.into_iter().map(|number| (number, store.shards.lock(number))).collect();
@@ -84,7 +97,7 @@ impl<'a> LockedBuckets<'a> {
             lacked: BucketCount::default(),
             lacked_entries: false,
             reserved: BucketCount::default(),
-            inserted: 0,
+            sweeps: false,
         }
     }
 
@@ -103,6 +116,32 @@ impl<'a> LockedBuckets<'a> {
     /// Returns the bucket of `hash`, if there is one.
     pub(super) fn get<B: HasTable>(&self, hash: BucketHash) -> Option<B::Ref<'_>> {
         B::table(&self.guards[self.place(hash)].1).get(hash.tag())
+    }
+
+    /// Returns the place of a bucket, if it exists.
+    pub(super) fn find<B: HasTable>(&self, hash: BucketHash) -> Option<BucketPlace> {
+        let guard = self.place(hash);
+        let slot = B::table(&self.guards[guard].1).find(hash.tag()).ok()?;
+        Some(BucketPlace { guard, slot })
+    }
+
+    /// Returns the decision about a charge of `cost` to the bucket at this place, and stores nothing.
+    pub(super) fn check_at<B: HasTable>(
+        &self,
+        place: BucketPlace,
+        limit: &B::Limit,
+        cost: u64,
+        now: Timestamp,
+    ) -> Decision {
+        match B::table(&self.guards[place.guard].1).get_at(place.slot) {
+            Some(bucket) => bucket.check(limit, cost, now),
+            None => B::default().check(limit, cost, now),
+        }
+    }
+
+    /// Changes the bucket at this place.
+    pub(super) fn change_at<B: HasTable>(&mut self, place: BucketPlace, change: impl FnOnce(&mut B)) {
+        B::table_mut(&mut self.guards[place.guard].1).change_found(place.slot, change);
     }
 
     /// Returns the decision about a charge of `cost`, and stores nothing.
@@ -139,11 +178,10 @@ impl<'a> LockedBuckets<'a> {
         now: Timestamp,
     ) -> bool {
         self.find_room(hash, entries_after, now, |locked| {
-            let reserved = locked.store.places.take(hash.tag()).is_some();
-            if reserved {
-                locked.reserved += BucketCount::one(hash.tag());
-            }
-            reserved
+            let Some(taken) = locked.store.places.take(hash.tag()) else { return false };
+            locked.reserved += BucketCount::one(hash.tag());
+            locked.sweeps |= taken.is_multiple_of(INSERTS_PER_SWEEP);
+            true
         })
     }
 
@@ -178,13 +216,9 @@ impl<'a> LockedBuckets<'a> {
         change: impl FnOnce(&mut B),
     ) {
         let place = self.place(hash);
-        let Self { store, guards, reserved, inserted, .. } = self;
+        let Self { store, guards, reserved, .. } = self;
         let (number, tables): (_, &mut Tables) = (guards[place].0, &mut guards[place].1);
-        let room = || {
-            let has_room = reserved.take(hash.tag());
-            *inserted += usize::from(has_room);
-            has_room
-        };
+        let room = || reserved.take(hash.tag());
         // A bucket without room is not kept. Only a check can meet one, which stores nothing that counts.
         let _ = B::table_mut(tables).change_or_insert(hash.tag(), now, room, change);
         if B::GROWS {
