@@ -49,6 +49,8 @@ mod clock;
 mod delay_table;
 mod master_driver;
 mod shared;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod stats;
 mod wait;
 mod zmtp_connection;
@@ -64,6 +66,9 @@ use tokio::sync::oneshot;
 pub use self::builder::{GatekeeperBuilder, GatekeeperError, RejectedReports};
 use self::master_driver::MasterDriver;
 use self::shared::Shared;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::simulation::{SimulatedLink, SimulatedTime};
 pub use self::stats::GatekeeperStats;
 pub use self::wait::Wait;
 
@@ -147,6 +152,18 @@ impl Gatekeeper {
         };
         thread::Builder::new().name("tollway-gatekeeper".to_owned()).spawn(serve)?;
         Ok(Self { shared, _running: Arc::new(running) })
+    }
+
+    /// Creates a gatekeeper without a thread and without sockets: whoever holds the link carries the messages. For the
+    /// simulator.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn simulated(domain: &str, time: &Arc<SimulatedTime>) -> (Self, SimulatedLink) {
+        let mut shared = Shared::new(Self::builder("simulated", domain), "simulated".to_owned());
+        shared.clock = clock::GatekeeperClock::simulated(Arc::clone(time));
+        let (shared, (running, _)) = (Arc::new(shared), oneshot::channel());
+        let link = SimulatedLink::new(Arc::clone(&shared));
+        (Self { shared, _running: Arc::new(running) }, link)
     }
 
     /// Waits until a request of this identifier may pass, or returns that it must not. Dropping the future gives up.

@@ -12,23 +12,41 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// A monotonic clock since its start. It is tokio's, because tokio's timers end the waits: in a test that pauses
 /// tokio's clock, no wait is over before its timer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct GatekeeperClock {
     started: Instant,
+    /// The time that the simulator sets, in place of both clocks.
+    #[cfg(feature = "simulation")]
+    simulated: Option<std::sync::Arc<super::simulation::SimulatedTime>>,
 }
 
 impl GatekeeperClock {
     pub(super) fn start() -> Self {
-        Self { started: Instant::now() }
+        Self {
+            started: Instant::now(),
+            #[cfg(feature = "simulation")]
+            simulated: None,
+        }
     }
 
-    pub(super) fn now(self) -> ClockReading {
+    /// Returns a clock that the simulator sets.
+    #[cfg(feature = "simulation")]
+    pub(super) fn simulated(time: std::sync::Arc<super::simulation::SimulatedTime>) -> Self {
+        Self { started: Instant::now(), simulated: Some(time) }
+    }
+
+    pub(super) fn now(&self) -> ClockReading {
+        #[cfg(feature = "simulation")]
+        if let Some(time) = &self.simulated {
+            let (steady, wall) = time.read();
+            return ClockReading { steady, wall };
+        }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         ClockReading { steady: moment(self.started.elapsed()), wall: moment(wall) }
     }
 
     /// Converts a moment for timers, or returns `None` if it is too far in the future.
-    pub(super) fn instant(self, moment: Timestamp) -> Option<Instant> {
+    pub(super) fn instant(&self, moment: Timestamp) -> Option<Instant> {
         self.started.checked_add(Duration::from_nanos(moment.as_nanos()))
     }
 }

@@ -88,6 +88,13 @@ impl Wait {
         self.timer().into_std()
     }
 
+    /// Returns the same time by the clock of the simulator.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn until_steady(&self) -> Timestamp {
+        self.until
+    }
+
     fn timer(&self) -> Instant {
         let soon = || Instant::now() + TIMER_MAX;
         self.shared.clock.instant(self.until).unwrap_or_else(soon)
