@@ -13,6 +13,7 @@
 //! Two oracles judge every decision, and neither uses the product's code: a model that answers by definition, and a
 //! ledger that compares what every id was granted with `burst + rate * d`.
 
+mod fleet;
 mod history;
 mod memory;
 mod oracle;

@@ -19,11 +19,13 @@ pub enum Plant {
     RepeatsCalls,
     /// A failover loses a minute of writes, and says that it lost those of the last moment.
     LosesMore,
+    /// A master tells no gatekeeper to delay anybody.
+    ForgetsDelays,
 }
 
 impl Plant {
     /// Every planted bug.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::EvictsWhenFull,
         Self::RefundsTwice,
         Self::DenialsCost,
@@ -31,6 +33,7 @@ impl Plant {
         Self::NeverClamps,
         Self::RepeatsCalls,
         Self::LosesMore,
+        Self::ForgetsDelays,
     ];
 
     /// Returns the name of the bug on the command line.
@@ -43,6 +46,7 @@ impl Plant {
             Self::NeverClamps => "never-clamps",
             Self::RepeatsCalls => "repeats-calls",
             Self::LosesMore => "loses-more",
+            Self::ForgetsDelays => "forgets-delays",
         }
     }
 }

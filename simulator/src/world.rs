@@ -3,6 +3,7 @@
 use tollway::core::{Nanos, Timestamp};
 use tollway_testbed::Random;
 
+use crate::fleet::{Fleet, FleetEvent};
 use crate::history::History;
 use crate::memory::MemoryProcess;
 use crate::plant::Plant;
@@ -19,6 +20,14 @@ enum Event {
     Memory,
     /// Something happens among the processes that share a Redis.
     Redis(RedisEvent),
+    /// Something happens among a master and its gatekeepers.
+    Fleet(FleetEvent),
+}
+
+impl From<FleetEvent> for Event {
+    fn from(event: FleetEvent) -> Self {
+        Self::Fleet(event)
+    }
 }
 
 impl From<RedisEvent> for Event {
@@ -37,6 +46,8 @@ pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
     schedule.after(Nanos::ZERO, Event::Memory);
     let mut redis_random = Random::new(random.any());
     let mut redis = RedisFleet::start(&mut redis_random, &mut schedule, plant);
+    let mut fleet_random = Random::new(random.any());
+    let mut fleet = Fleet::start(&mut fleet_random, &mut schedule, plant);
     let end: Timestamp = START + Nanos::from_secs(seconds);
     while let Some(event) = schedule.next() {
         if schedule.now() > end || !history.violations().is_empty() {
@@ -47,6 +58,13 @@ pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
             Event::Memory => {
                 memory.step(&mut memory_random, &schedule, &mut history);
                 schedule.after(pause(&mut memory_random), Event::Memory);
+            }
+            Event::Fleet(event) => {
+                let is_step = matches!(event, FleetEvent::Step);
+                fleet.on_event(event, &mut fleet_random, &mut schedule, &mut history);
+                if is_step {
+                    schedule.after(fleet.pause(&mut fleet_random), FleetEvent::Step.into());
+                }
             }
             Event::Redis(event) => {
                 let is_step = matches!(event, RedisEvent::Step);

@@ -14,6 +14,7 @@ const FOUND_BY: [(Plant, u64); Plant::ALL.len()] = [
     (Plant::NeverClamps, 10),
     (Plant::RepeatsCalls, 0),
     (Plant::LosesMore, 1),
+    (Plant::ForgetsDelays, 2),
 ];
 
 #[test]

@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollway-load", &["tollway-core", "tollway-wire"]),
     ("tollway-bench", &["tollway-core", "tollway-wire", "tollway", "tollway-server", "tollway-tower"]),
     ("tollway-instructions", &["tollway-wire", "tollway", "tollway-server"]),
-    ("tollway-simulator", &["tollway-core", "tollway", "tollway-testbed"]),
+    ("tollway-simulator", &["tollway-core", "tollway-wire", "tollway", "tollway-client", "tollway-testbed"]),
     ("tollway-testbed", &["tollway-wire"]),
     ("xtask", &[]),
 ];
