@@ -7,7 +7,7 @@
 //! Chunks that were given back stay in the pool: the process can use them again, the system does not get them back. The
 //! pool is as large as the tables of all stores together have been at their largest.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
 
@@ -17,41 +17,72 @@ const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
 
 /// The memory that the pool takes from the system at a time: one large page.
 const EXTENT_BYTES: usize = 2 << 20;
+const SMALL_PAGE_WORDS: usize = 4096 / 8;
 
 /// A chunk of zeros, which lasts as long as the process.
 pub(super) type PooledChunk = &'static mut [u64; CHUNK_WORDS];
 
+/// The number of free chunks below which the next extent is prepared.
+const FREE_MIN: usize = 128;
+
 /// The chunks that no table uses. All of them are zeros.
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), extents: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), extents: 0, preparing: false });
 
 struct Pool {
     free: Vec<PooledChunk>,
     extents: usize,
+    /// True while a thread prepares an extent.
+    preparing: bool,
 }
 
 /// Returns a chunk of zeros.
 pub(super) fn take() -> PooledChunk {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pool = lock();
+    if pool.free.len() < FREE_MIN && pool.extents > 0 && !pool.preparing {
+        // The first use of a large page can take the system ten milliseconds: it looks for one, and clears it. So this
+        // is done by a thread of its own, before the page is needed.
+        pool.preparing = std::thread::Builder::new().name("tollway-pages".to_owned()).spawn(prepare).is_ok();
+    }
     loop {
         if let Some(chunk) = pool.free.pop() {
             return chunk;
         }
-        pool.grow();
+        // The first extent has small pages, of which a process with few buckets uses only some.
+        let chunks = chunks(extent(pool.extents > 0));
+        pool.add(chunks);
     }
 }
 
 /// Gives back a chunk.
 pub(super) fn give_back(chunk: PooledChunk) {
     chunk.fill(0);
-    POOL.lock().unwrap_or_else(PoisonError::into_inner).free.push(chunk);
+    lock().free.push(chunk);
+}
+
+/// Adds an extent to the pool whose pages are in memory.
+fn prepare() {
+    let memory = extent(true);
+    for page in memory.chunks_mut(SMALL_PAGE_WORDS) {
+        page[0] = 0;
+    }
+    let mut pool = lock();
+    pool.add(chunks(memory));
+    pool.preparing = false;
+}
+
+fn lock() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn chunks(memory: &'static mut [u64]) -> impl Iterator<Item = PooledChunk> {
+    // They are taken from the end: the lowest address comes first.
+    memory.as_chunks_mut::<CHUNK_WORDS>().0.iter_mut().rev()
 }
 
 impl Pool {
-    fn grow(&mut self) {
-        // The first extent has small pages, of which a process with few buckets uses only some.
-        let (chunks, _) = extent(self.extents > 0).as_chunks_mut::<CHUNK_WORDS>();
-        // In the order of their addresses, the lowest first.
-        self.free.extend(chunks.iter_mut().rev());
+    /// Adds the chunks of an extent. They are used after those that are free already.
+    fn add(&mut self, chunks: impl Iterator<Item = PooledChunk>) {
+        self.free.splice(..0, chunks);
         self.extents += 1;
     }
 }
