@@ -198,7 +198,7 @@ impl<'a> Charge<'a> {
             Some(Algorithm::TokenBucket(limit)) => limit.interval_fingerprint(),
             _ => 0,
         };
-        self.limit.fingerprint() ^ interval
+        self.limit.bucket_base() ^ interval
     }
 
     /// Returns the token bucket that its id has left from former numbers of the limit, converted to those that hold
@@ -211,7 +211,7 @@ impl<'a> Charge<'a> {
         let former = self.limit.former_token_buckets(&self.id);
         let (index, mut bucket) = former.iter().enumerate().rev().find_map(|(index, (limit, _))| {
             let elsewhere = limit.emission_interval() != now.emission_interval();
-            let fingerprint = self.limit.fingerprint() ^ limit.interval_fingerprint();
+            let fingerprint = self.limit.bucket_base() ^ limit.interval_fingerprint();
             let bucket = elsewhere.then(|| take(fingerprint)).flatten()?;
             Some((index, bucket))
         })?;

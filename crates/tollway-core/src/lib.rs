@@ -51,7 +51,7 @@ pub use error_chain::ErrorChain;
 pub use id::{IdError, IdFormat, Ipv6Prefix};
 pub use inline_limit::{InlineAlgorithm, InlineLimit, InlineTokenBucket};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
-pub use limit::{Limit, LimitError, OnFull, OnStoreFailure};
+pub use limit::{AfterCrash, Limit, LimitError, LostBuckets, OnFull, OnStoreFailure};
 pub use local_share::{LocalShare, LocalShareError};
 pub use log_throttle::LogThrottle;
 pub use network::{Network, ParseNetworkError};

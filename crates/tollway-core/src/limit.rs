@@ -33,7 +33,12 @@ pub struct Limit {
     account_overrides: bool,
     on_full: OnFull,
     on_store_failure: OnStoreFailure,
+    after_crash: AfterCrash,
     fingerprint: u64,
+    /// The fingerprint together with the number of the start that `lost` is about.
+    bucket_base: u64,
+    /// The start after which its buckets may be missing.
+    lost: Option<LostBuckets>,
     /// The versions with other numbers that buckets may still be left from, the newest last.
     former: Vec<FormerLimit>,
 }
@@ -65,6 +70,26 @@ pub enum OnStoreFailure {
     Deny,
     /// Decide from this process's own memory until the store is back, and grant no more than this share of the limit.
     Local(LocalShare),
+}
+
+/// The state in which ids start whose bucket may have been lost, because a process ended without a warning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AfterCrash {
+    /// The last state that is known, or a full bucket: an id may get up to a burst too much, once a crash.
+    #[default]
+    Lenient,
+    /// An empty bucket: over any time, across the crash too, no id gets more than the limit.
+    Strict,
+}
+
+/// A start after which buckets may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostBuckets {
+    /// The number of such starts. Buckets from before this one are not found under limits that are
+    /// [strict](AfterCrash::Strict).
+    pub epoch: u64,
+    /// The time of the start.
+    pub at: Timestamp,
 }
 
 /// An error for a limit that cannot be made.
@@ -116,6 +141,7 @@ impl Limit {
     fn named(name: &str) -> Self {
         Self {
             fingerprint: fingerprint(name.as_bytes()),
+            bucket_base: fingerprint(name.as_bytes()),
             name: name.into(),
             inline: false,
             index: 0,
@@ -126,6 +152,8 @@ impl Limit {
             account_overrides: false,
             on_full: OnFull::default(),
             on_store_failure: OnStoreFailure::default(),
+            after_crash: AfterCrash::default(),
+            lost: None,
             former: Vec::new(),
         }
     }
@@ -134,6 +162,7 @@ impl Limit {
     pub fn with_number(mut self, number: u64) -> Self {
         self.number = Some(number);
         self.fingerprint = fingerprint(number.to_string().as_bytes());
+        self.bucket_base = self.fingerprint;
         self
     }
 
@@ -159,6 +188,20 @@ impl Limit {
     pub fn with_on_store_failure(mut self, on_store_failure: OnStoreFailure) -> Self {
         self.on_store_failure = on_store_failure;
         self
+    }
+
+    /// Sets the state in which ids start whose bucket may have been lost (default: the last one that is known).
+    pub fn with_after_crash(mut self, after_crash: AfterCrash) -> Self {
+        self.after_crash = after_crash;
+        self
+    }
+
+    /// Tells the limit that buckets may be missing. It matters if the limit is [strict](AfterCrash::Strict).
+    pub(crate) fn set_lost(&mut self, lost: LostBuckets) {
+        self.lost = (self.after_crash == AfterCrash::Strict).then_some(lost);
+        let epoch = self.lost.map_or(0, |lost| lost.epoch);
+        // An odd factor: no two starts give the same number.
+        self.bucket_base = self.fingerprint ^ epoch.wrapping_mul(0xd6e8_feb8_6659_fd93);
     }
 
     /// Gives one id numbers of its own. Where ids begin with an account, the account alone stands for all its ids that
@@ -219,6 +262,25 @@ impl Limit {
         self.on_store_failure
     }
 
+    /// Returns the state in which ids start whose bucket may have been lost.
+    pub const fn after_crash(&self) -> AfterCrash {
+        self.after_crash
+    }
+
+    /// Returns the time of a start from which ids that have no bucket have to be empty: their bucket may have been
+    /// lost. It is `None` when all buckets from before have filled again, and for limits that are not
+    /// [strict](AfterCrash::Strict).
+    pub fn empty_since(&self, algorithm: &Algorithm, now: Timestamp) -> Option<Timestamp> {
+        let LostBuckets { at, .. } = self.lost?;
+        (now < at + algorithm.window()).then_some(at)
+    }
+
+    /// Returns the number that buckets are found by: its fingerprint, and the start since which they count.
+    #[inline]
+    pub(crate) const fn bucket_base(&self) -> u64 {
+        self.bucket_base
+    }
+
     /// Returns a number that identifies this limit in its policy, the same in every process and after every reload.
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -244,7 +306,7 @@ impl Limit {
     /// Returns the number that its token buckets of these numbers are found by, together with the id.
     #[inline]
     pub const fn bucket_fingerprint(&self, numbers: &TokenBucket) -> u64 {
-        self.fingerprint ^ numbers.interval_fingerprint()
+        self.bucket_base ^ numbers.interval_fingerprint()
     }
 
     /// Returns the override of the account that a canonical id begins with.
@@ -267,10 +329,11 @@ impl Limit {
         self.former.drain(..surplus);
     }
 
-    /// Returns true if there may be buckets that were written under former numbers.
+    /// Returns true if an id without a bucket may not be one that was never used: its bucket may have been written
+    /// under former numbers, or lost.
     #[inline]
-    pub fn has_former_numbers(&self) -> bool {
-        !self.former.is_empty()
+    pub fn looks_further(&self) -> bool {
+        !self.former.is_empty() || self.lost.is_some()
     }
 
     /// Returns the token buckets that applied to a canonical id before, each with the moment until which it did, the

@@ -24,7 +24,7 @@ use crate::descriptor::DescriptorTree;
 use crate::domain::Domain;
 use crate::inline_limit::InlineLimit;
 use crate::keys::{KeyLimit, Keys};
-use crate::limit::Limit;
+use crate::limit::{Limit, LostBuckets};
 use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
 use crate::time::Timestamp;
@@ -114,6 +114,12 @@ impl Policy {
             }
         }
         self.since = now;
+        self
+    }
+
+    /// Returns this policy after a start at which buckets may have been lost.
+    pub fn after_loss(mut self, lost: LostBuckets) -> Self {
+        self.limits.iter_mut().for_each(|limit| limit.set_lost(lost));
         self
     }
 

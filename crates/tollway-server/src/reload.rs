@@ -12,6 +12,7 @@ use std::{io, mem};
 
 use tollway::config::{Config, FileWatch, Gates, OtelSettings, StoreUrl, WatchSettings};
 use tollway::engine::Engine;
+use tollway::journal::JournalSettings;
 use tollway::store::memory::MemoryBounds;
 use tollway_core::ErrorChain;
 use tracing::{error, info, warn};
@@ -49,6 +50,7 @@ pub struct ConfigFile {
 #[derive(Debug, PartialEq, Eq)]
 struct Lasting {
     store: StoreUrl,
+    journal: Option<JournalSettings>,
     memory_bounds: MemoryBounds,
     gates: Gates,
     audit: Option<PathBuf>,
@@ -110,9 +112,10 @@ impl Reloadable for ConfigReload {
 
 impl Lasting {
     fn of(config: &Config) -> Self {
-        let Config { store, memory_bounds, gates, audit, otel, watch, .. } = config;
-        let (store, gates, audit, otel) = (store.clone(), gates.clone(), audit.clone(), otel.clone());
-        Self { store, memory_bounds: *memory_bounds, gates, audit, otel, watch: *watch }
+        let Config { store, journal, memory_bounds, gates, audit, otel, watch, .. } = config;
+        let (store, journal, gates) = (store.clone(), journal.clone(), gates.clone());
+        let (audit, otel) = (audit.clone(), otel.clone());
+        Self { store, journal, memory_bounds: *memory_bounds, gates, audit, otel, watch: *watch }
     }
 }
 

@@ -75,6 +75,7 @@ pub struct Server {
     reloader: Reloader,
     sampler: Option<Sampler>,
     health: Arc<Health>,
+    limiter: Arc<Engine>,
     /// One of the last fields, so that it is dropped after everything that records spans.
     _spans: Option<SpanThread>,
     /// The last field, so that it is dropped after everything that records lines.
@@ -140,6 +141,7 @@ impl Server {
             reloader,
             sampler: None,
             health: Arc::clone(&health),
+            limiter: Arc::clone(&limiter),
             _spans: span_thread,
             _audit: writer,
         };
@@ -242,6 +244,8 @@ impl Server {
         for thread in self.workers.iter_mut().filter_map(|worker| worker.thread.take()) {
             let _ = thread.join();
         }
+        // Every decision has been made, so the journal gets all of them.
+        self.limiter.close_journal();
     }
 }
 

@@ -37,6 +37,18 @@ impl Clock {
         Self(TimeSource::Monotonic { counter, started })
     }
 
+    /// Returns this clock, but so that it is `now` at this moment. A manual clock stays as it is.
+    #[cfg(feature = "journal")]
+    pub(crate) fn resumed_at(self, now: Timestamp) -> Self {
+        match self.0 {
+            TimeSource::Monotonic { counter, .. } => {
+                let started = now.as_nanos().wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
+                Self(TimeSource::Monotonic { counter, started })
+            }
+            manual @ TimeSource::Manual(_) => Self(manual),
+        }
+    }
+
     /// Returns a manual clock, which stays at `now` until it is set.
     pub fn manual(now: Timestamp) -> Self {
         Self::set_by_hand(now, true)
@@ -120,6 +132,28 @@ fn system_time() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
     Timestamp::from_nanos(nanos.min(Timestamp::MAX.as_nanos()))
+}
+
+/// Returns the number that the system gave to the current run of the machine. It is zero if there is none.
+#[cfg(feature = "journal")]
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.trim().chars().filter(|digit| *digit != '-').collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+/// Returns the nanoseconds since the machine was started, with the time that it slept. It is zero where the system does
+/// not tell.
+#[cfg(feature = "journal")]
+pub(crate) fn boot_time() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let (secs, nanos) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+        secs.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos.unwrap_or(0))
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 /// Converts between the times of a clock and those of the wall clock, whose steps it follows.

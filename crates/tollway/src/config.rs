@@ -24,6 +24,7 @@ mod errors;
 mod fields;
 mod file_watch;
 mod gates;
+mod journal;
 mod keys;
 mod limits;
 mod otel;
@@ -42,6 +43,8 @@ use std::sync::Arc;
 
 use tollway_core::Policy;
 
+#[cfg(feature = "journal")]
+use crate::journal::JournalSettings;
 use crate::patterns::Patterns;
 use crate::store::memory::{MAX_BUCKETS, MemoryBounds};
 use envoy::EnvoyDraft;
@@ -99,6 +102,9 @@ pub struct Config {
     pub patterns: Arc<Patterns>,
     /// The store that holds the buckets.
     pub store: StoreUrl,
+    /// The settings of the journal that keeps the buckets of the memory store; without it they are not kept.
+    #[cfg(feature = "journal")]
+    pub journal: Option<JournalSettings>,
     /// The largest numbers of buckets that the memory store keeps.
     pub memory_bounds: MemoryBounds,
     /// The addresses at which the server listens.
@@ -226,6 +232,12 @@ fn read(
     };
     let section = |name: &str| entries.iter().find(|entry| entry.key.text == name);
     let store = section("store").map(|entry| StoreUrl::read(entry, errors));
+    let memory = section("store").and_then(store::memory_settings);
+    #[cfg(feature = "journal")]
+    let journal =
+        memory.map_or(Some(None), |entry| journal::read(entry, files.directory.as_deref(), errors).map(Some));
+    #[cfg(not(feature = "journal"))]
+    memory.into_iter().for_each(|entry| journal::refuse(entry, errors));
     let memory_bounds = read_memory_bounds(section("max_buckets"), section("max_client_buckets"), errors);
     let access = AccessReader::new(section("tokens"), files.directory.as_deref(), errors);
     let gates = Gates::read(section("gates"), &access, errors);
@@ -250,6 +262,8 @@ fn read(
         policy,
         patterns,
         store: store.unwrap_or(Some(StoreUrl::default()))?,
+        #[cfg(feature = "journal")]
+        journal: journal?,
         memory_bounds: memory_bounds?,
         gates: gates?,
         audit: audit?,

@@ -26,13 +26,15 @@ mod current_policy;
 mod descriptors;
 mod failure;
 mod inspection;
+#[cfg(feature = "journal")]
+mod journaled;
 mod verbs;
 
 #[cfg(feature = "yaml")]
 use std::io;
 use std::sync::Arc;
 
-use tollway_core::Policy;
+use tollway_core::{LostBuckets, Policy};
 
 pub use self::blocking::BlockingEngine;
 use self::current_policy::CurrentPolicy;
@@ -42,6 +44,8 @@ pub use self::verbs::{Charges, VerbAnswer};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::Config;
+#[cfg(all(feature = "journal", feature = "yaml"))]
+use crate::config::StoreUrl;
 use crate::store::memory::{Memory, MemoryBounds, MemoryStats};
 use crate::store::{Health, Redis, Store};
 
@@ -53,6 +57,9 @@ pub struct Engine {
     redis: Option<Redis>,
     /// The clock. Outside of `parts`, because a view of the engine can have another.
     clock: Clock,
+    /// The journal. Outside of `parts`, because its threads have those: it is closed with the last engine.
+    #[cfg(feature = "journal")]
+    journal: Option<Arc<journaled::EngineJournal>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +67,14 @@ struct Parts {
     policy: CurrentPolicy,
     /// The buckets. With a shared store: the buckets of limits that decide locally while the store is unreachable.
     memory: Memory,
+    /// The start after which buckets may be missing in memory.
+    lost: Option<LostBuckets>,
+}
+
+impl Parts {
+    fn new(policy: Policy, memory: Memory, lost: Option<LostBuckets>) -> Self {
+        Self { policy: CurrentPolicy::new(after_loss(policy, lost)), memory, lost }
+    }
 }
 
 impl Engine {
@@ -71,6 +86,11 @@ impl Engine {
     /// Creates an engine with the policy and the store of a configuration.
     #[cfg(feature = "yaml")]
     pub fn open(config: Config, clock: Clock) -> io::Result<Self> {
+        #[cfg(feature = "journal")]
+        if let (StoreUrl::Memory, Some(settings)) = (&config.store, &config.journal) {
+            let opened = Self::with_journal(config.policy, config.memory_bounds, settings, clock);
+            return opened.map_err(io::Error::other);
+        }
         Ok(Self::with(config.policy, Store::open(&config.store, config.memory_bounds)?, clock))
     }
 
@@ -80,14 +100,24 @@ impl Engine {
             Store::Memory(memory) => (memory, None),
             Store::Redis(redis, memory) => (memory, Some(redis)),
         };
-        let parts = Parts { policy: CurrentPolicy::new(policy), memory };
-        Self { parts: Arc::new(parts), redis, clock }
+        // Without a journal every start is one after which all buckets are missing. A manual clock is that of a test or
+        // a replay, which begins where it begins.
+        let is_replay = clock.manual_time().is_some();
+        let lost = (redis.is_none() && !is_replay).then(|| LostBuckets { epoch: 0, at: clock.now() });
+        let parts = Parts::new(policy, memory, lost);
+        Self {
+            parts: Arc::new(parts),
+            redis,
+            clock,
+            #[cfg(feature = "journal")]
+            journal: None,
+        }
     }
 
     /// Returns a view of this engine that decides by another clock, or `None` if the store is shared, which has a clock
     /// of its own. A caller who records decisions uses it to know the exact time of each.
     pub fn with_clock(&self, clock: Clock) -> Option<Self> {
-        (!self.is_shared()).then(|| Self { parts: Arc::clone(&self.parts), redis: None, clock })
+        (!self.is_shared()).then(|| Self { clock, ..self.clone() })
     }
 
     /// Returns a view of this engine whose calls put the calling thread to sleep until Redis has answered.
@@ -102,6 +132,7 @@ impl Engine {
 
     /// Replaces the policy from the next request on. Buckets stay, and tokens that were used stay used.
     pub fn reload(&self, policy: Policy) {
+        let policy = after_loss(policy, self.parts.lost);
         self.parts.policy.replace(policy.replacing(&self.policy(), self.clock.now()));
     }
 
@@ -147,5 +178,13 @@ impl Engine {
     #[inline]
     pub(crate) fn memory(&self) -> &Memory {
         &self.parts.memory
+    }
+}
+
+/// Tells a policy which buckets may be missing.
+fn after_loss(policy: Policy, lost: Option<LostBuckets>) -> Policy {
+    match lost {
+        Some(lost) => policy.after_loss(lost),
+        None => policy,
     }
 }

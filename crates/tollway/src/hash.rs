@@ -38,10 +38,21 @@ pub(crate) struct BucketHash {
 pub(crate) struct Tag(u64);
 
 impl HashKey {
-    pub(crate) fn random() -> Self {
+    /// Returns the key that is made of these numbers, one for each half. They identify it in the files of a journal, so
+    /// what is made of them must never change.
+    pub(crate) const fn new([tag, shard]: [u64; 2]) -> Self {
+        Self { tag: RapidSecrets::seed(tag), shard: RapidSecrets::seed(shard) }
+    }
+
+    /// Returns random numbers for a key.
+    pub(crate) fn random_seeds() -> [u64; 2] {
         let random = RandomState::new();
-        let secrets = |half: &str| RapidSecrets::seed(random.hash_one(half));
-        Self { tag: secrets("tag"), shard: secrets("shard") }
+        ["tag", "shard"].map(|half| random.hash_one(half))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn random() -> Self {
+        Self::new(Self::random_seeds())
     }
 
     /// Hashes the bucket of a charge. Clients make those of inline limits.
@@ -128,6 +139,32 @@ impl Tag {
     #[inline]
     pub(crate) const fn to_word(self) -> u64 {
         self.0
+    }
+
+    /// Returns the tag with the mark of a bucket that has changed.
+    #[inline]
+    #[cfg(feature = "journal")]
+    pub(crate) const fn marked(self) -> Self {
+        Self(self.0 | Self::CHANGED)
+    }
+
+    /// Returns the tag without the mark of a bucket that has changed.
+    #[inline]
+    #[cfg(feature = "journal")]
+    pub(crate) const fn unmarked(self) -> Self {
+        Self(self.0 & !Self::CHANGED)
+    }
+
+    /// Returns whether the bucket is marked as changed.
+    #[inline]
+    pub(crate) const fn is_marked(self) -> bool {
+        self.0 & Self::CHANGED != 0
+    }
+
+    /// Returns whether a bucket can have this tag, which is not marked.
+    #[cfg(feature = "journal")]
+    pub(crate) const fn is_valid(self) -> bool {
+        self.0 >= Self::MIN && !self.is_marked()
     }
 
     #[inline]

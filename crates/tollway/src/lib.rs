@@ -19,6 +19,7 @@
 //! |---|---|---|
 //! | `yaml` | yes | limits from a YAML file, rules for keys ([`config`], [`keys`], [`patterns`]) |
 //! | `macros` | yes | [`#[tollway::limit]`](macro@limit) on functions |
+//! | `journal` | no | buckets in memory that are kept on a disk |
 //! | `redis` | no | buckets in Redis or Valkey, shared by a fleet |
 
 mod block_on;
@@ -28,6 +29,8 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 mod hash;
+#[cfg(feature = "journal")]
+pub mod journal;
 #[cfg(feature = "yaml")]
 pub mod keys;
 pub mod limiter;

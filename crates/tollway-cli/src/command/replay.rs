@@ -83,7 +83,8 @@ impl Replay {
         let config = configured(self.config.as_deref())?;
         let store = apart(store::chosen(self.store.as_deref(), config.store.clone())?);
         let settings = config.gates.throttr_settings;
-        let limiter = Engine::open(Config { store, ..config }, Clock::manual(Timestamp::EPOCH))?;
+        let limiter =
+            Engine::open(Config { store, journal: None, ..config }, Clock::manual(Timestamp::EPOCH))?;
         Ok(TraceResponder::new(limiter, settings))
     }
 }

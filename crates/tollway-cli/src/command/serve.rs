@@ -10,8 +10,9 @@ use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use tollway::config::{FileWatch, Gates, NamedFile, SmockronGate};
+use tollway::config::{FileWatch, Gates, NamedFile, SmockronGate, StoreUrl};
 use tollway::engine::Engine;
+use tollway::journal::JournalSettings;
 use tollway::store::memory::{BoundsError, MemoryBounds};
 use tollway::{Clock, Config};
 use tollway_server::{
@@ -47,6 +48,9 @@ pub(crate) struct Serve {
     /// The store: memory, or a URL such as redis://cache:6379 or redis+cluster://a,b
     #[arg(long, value_name = "URL", env = "TOLLWAY_STORE", hide_env_values = true)]
     store: Option<String>,
+    /// The directory of the journal, which keeps the buckets in memory across restarts [default: none]
+    #[arg(long, value_name = "DIR", env = "TOLLWAY_DATA")]
+    data: Option<PathBuf>,
     /// The maximum number of buckets in memory
     #[arg(long, value_name = "N", env = "TOLLWAY_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
@@ -97,6 +101,7 @@ impl Serve {
         let watched = watch.map(|watch| ConfigFile::new(watch, &config));
         let memory_bounds = self.memory_bounds(config.memory_bounds)?;
         let store = store::chosen(self.store.as_deref(), config.store.clone())?;
+        let journal = self.journal(&store, config.journal.clone())?;
         let gates = self.gates(config.gates.clone());
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
@@ -104,7 +109,7 @@ impl Serve {
         let workers = self.workers.map_or_else(cores, usize::from);
         let (show, audit, otel) = (config.watch, config.audit.clone(), config.otel.clone());
         let named_files = config.named_files.clone();
-        let config = Config { store: store.clone(), memory_bounds, ..config };
+        let config = Config { store: store.clone(), journal: journal.clone(), memory_bounds, ..config };
         let limiter = Engine::open(config, Clock::monotonic());
         let limiter = Arc::new(limiter.with_context(|| format!("cannot open the store {store}"))?);
         let settings = Settings {
@@ -124,7 +129,8 @@ impl Serve {
             .config
             .map_or_else(|| "the built-in configuration".to_owned(), |path| path.display().to_string());
         let mut out = io::stdout().lock();
-        let banner = banner::banner(&limiter, &from, &store, &gates, &server);
+        let journal = journal.map(|journal| journal.dir);
+        let banner = banner::banner(&limiter, &from, &store, journal.as_deref(), &gates, &server);
         out.write_all(banner.as_bytes()).and_then(|()| out.flush()).map_err(OutputError::from)?;
         drop(out);
         info!(version = env!("CARGO_PKG_VERSION"), config = from, %store, workers, "server started");
@@ -137,6 +143,25 @@ impl Serve {
         let max_buckets = self.max_buckets.unwrap_or(configured.max_buckets);
         let max_client_buckets = self.max_client_buckets.or(configured.max_client_buckets);
         MemoryBounds { max_buckets, max_client_buckets }.checked()
+    }
+
+    /// Returns the journal of the file, in the directory of the flag.
+    fn journal(
+        &self,
+        store: &StoreUrl,
+        configured: Option<JournalSettings>,
+    ) -> anyhow::Result<Option<JournalSettings>> {
+        match (&self.data, store) {
+            (None, StoreUrl::Memory) => Ok(configured),
+            (Some(_), _) if *store != StoreUrl::Memory => {
+                bail!("--data is for buckets in memory, but the store is {store}; leave out one of the two")
+            }
+            (Some(dir), _) => {
+                let sync = configured.map_or(Some(JournalSettings::SYNC), |journal| journal.sync);
+                Ok(Some(JournalSettings { dir: dir.clone(), sync }))
+            }
+            (None, _) => Ok(None),
+        }
     }
 
     /// Returns the gates of the file, moved by flags.

@@ -10,6 +10,7 @@ mod gate_pages;
 mod guard;
 mod guard_process;
 mod http_page;
+mod journal;
 mod page;
 mod pages;
 mod record;

@@ -94,6 +94,26 @@ pub struct SlidingLogState {
 }
 
 impl SlidingLogState {
+    /// Makes a log of these entries that expires at this moment. `keep` is the most entries that any of its readers
+    /// wanted kept.
+    pub fn restored(entries: &[Timestamp], keep: usize, expires_at: Timestamp) -> Self {
+        let mut log = Self { entries: Entries::default(), expires_at };
+        log.entries.keep_at_least(keep);
+        log.entries.make_room(entries.len() as u64, entries.len() as u64);
+        entries.iter().for_each(|entry| log.entries.insert(*entry));
+        log
+    }
+
+    /// Returns the entries, the oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Timestamp> + '_ {
+        (0..self.len()).map(|index| self.entries.get(index).unwrap_or_default())
+    }
+
+    /// Returns the most entries that any of its readers wanted kept.
+    pub fn keep(&self) -> usize {
+        self.entries.keep()
+    }
+
     /// Adds an entry in time order and keeps the newest `keep`. An entry counts while it is younger than `span`, so the
     /// log expires a `span` after its newest entry. If readers pass different numbers, the largest hold until the log
     /// expires.

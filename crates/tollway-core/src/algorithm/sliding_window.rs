@@ -169,6 +169,12 @@ impl SlidingWindowState {
         self.packed >> COUNTER_BITS & WINDOW_COUNT_MAX
     }
 
+    /// Returns the time for which the bucket is kept after [`ends_at`](Self::ends_at), as [`until`](Self::until) takes
+    /// it.
+    pub const fn kept_after_end(&self) -> Nanos {
+        Nanos::new(1 << (self.packed >> (2 * COUNTER_BITS)))
+    }
+
     /// Returns the counters at a moment whose window begins at `begin`.
     fn counters(&self, limit: &SlidingWindow, begin: Timestamp, now: Timestamp) -> Counters {
         let (current, previous) = (self.current(), self.previous());
@@ -228,7 +234,7 @@ impl Bucket for SlidingWindowState {
         match (self.current(), self.previous()) {
             (0, 0) => Timestamp::EPOCH,
             (0, _) => self.ends_at,
-            _ => self.ends_at + Nanos::new(1 << (self.packed >> (2 * COUNTER_BITS))),
+            _ => self.ends_at + self.kept_after_end(),
         }
     }
 }

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use tollway::engine::Engine;
+use tollway::journal::JournalStats;
 use tollway::store::{Health, NodeState};
-use tollway_core::{Algorithm, Nanos, Policy, Verdict};
+use tollway_core::{Algorithm, Nanos, Policy, Timestamp, Verdict};
 
 use super::descriptors::DESCRIPTOR_SERIES_MAX;
 use super::histogram::{BUCKETS, Histogram};
@@ -253,6 +254,37 @@ fn store(page: &mut Page, limiter: &Engine) {
     page.single("tollway_buckets_swept_total", "counter", help, stats.swept);
     let help = "Requests of new ids that found the store full.";
     page.single("tollway_refused_full_total", "counter", help, stats.refused_full);
+    if let Some(stats) = limiter.journal_stats() {
+        journal(page, &stats);
+    }
+}
+
+fn journal(page: &mut Page, stats: &JournalStats) {
+    let help = "1 if all changes of buckets are kept on the disk, 0 if not.";
+    page.single("tollway_journal_up", "gauge", help, u8::from(stats.failing_since.is_none()));
+    let kept = stats.kept_until.since(Timestamp::EPOCH).as_secs_f64();
+    let help = "Time up to which all changes are kept, in seconds since 1970.";
+    page.single("tollway_journal_kept_until_seconds", "gauge", help, kept);
+    let since = stats.failing_since.map_or(0.0, |since| since.since(Timestamp::EPOCH).as_secs_f64());
+    let help = "Time since when changes are not kept, in seconds since 1970; 0 if they are.";
+    page.single("tollway_journal_failing_since_seconds", "gauge", help, since);
+    for (name, help, count) in [
+        ("tollway_journal_failures_total", "Times that the disk of the journal failed.", stats.failures),
+        ("tollway_journal_buckets_total", "States of buckets appended to logs.", stats.buckets_written),
+        ("tollway_journal_bytes_total", "Bytes appended to logs.", stats.bytes_written),
+        ("tollway_journal_syncs_total", "Times that a log was synced to the disk.", stats.syncs),
+        ("tollway_journal_snapshots_total", "Snapshots completed.", stats.snapshots),
+    ] {
+        page.single(name, "counter", help, count);
+    }
+    let help = "Length of the logs since the last snapshot.";
+    page.single("tollway_journal_log_bytes", "gauge", help, stats.log_bytes);
+    page.single(
+        "tollway_journal_snapshot_bytes",
+        "gauge",
+        "Length of the last snapshot.",
+        stats.snapshot_bytes,
+    );
 }
 
 fn shared_store(page: &mut Page, health: &Health) {

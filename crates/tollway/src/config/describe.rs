@@ -35,14 +35,16 @@ use std::path::Path;
 
 use tollway_core::descriptor::{ListedDescriptor, RateUnit};
 use tollway_core::{
-    Algorithm, Domain, DomainRule, IdFormat, Ipv6Prefix, KeyLimit, KeyRule, Limit, LocalShare, Logic,
-    NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
+    AfterCrash, Algorithm, Domain, DomainRule, IdFormat, Ipv6Prefix, KeyLimit, KeyRule, Limit, LocalShare,
+    Logic, NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
 };
 
 use super::{
     Config, GateAccess, Gates, HostNames, HttpSettings, InlineAccess, OnInsert, SmockronGate, StoreUrl,
     ThrottrSettings, TrustedNetworks, WatchSettings,
 };
+#[cfg(feature = "journal")]
+use crate::journal::JournalSettings;
 use crate::store::memory::MemoryBounds;
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
@@ -109,7 +111,13 @@ fn store(config: &Config) -> String {
             let MemoryBounds { max_buckets, max_client_buckets } = config.memory_bounds;
             let client_made = max_client_buckets
                 .map(|max_client_buckets| format!(", {max_client_buckets} made by clients"));
-            format!("memory, at most {max_buckets} buckets{}", client_made.unwrap_or_default())
+            let bounds = format!("at most {max_buckets} buckets{}", client_made.unwrap_or_default());
+            #[cfg(feature = "journal")]
+            if let Some(JournalSettings { dir, sync }) = &config.journal {
+                let sync = sync.map_or_else(|| "never".to_owned(), span);
+                return format!("memory, journal in {}, sync {sync}, {bounds}", dir.display());
+            }
+            format!("memory, {bounds}")
         }
         #[cfg(feature = "redis")]
         StoreUrl::Redis(url) => {
@@ -451,7 +459,10 @@ fn settings(limit: &Limit) -> String {
         }
         _ => String::new(),
     };
-    format!("id {id}{prefix}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}")
+    let strict = if limit.after_crash() == AfterCrash::Strict { ", after_crash strict" } else { "" };
+    format!(
+        "id {id}{prefix}, bucket {bucket}, on_full {on_full}, on_store_failure {on_store_failure}{strict}"
+    )
 }
 
 const fn on_full_name(on_full: OnFull) -> &'static str {

@@ -14,14 +14,14 @@ use tollway_core::{IdFormat, Ipv6Prefix, Limit, LimitError, Policy, PolicyError,
 use super::algorithm::{AlgorithmFields, AlgorithmKind, InheritedFields};
 use super::errors::{ErrorCollector, Position};
 use super::fields::{YamlFields, choice, mapping, scalar_text, whole_number};
-use super::store::{read_on_full, read_on_store_failure};
+use super::store::{read_after_crash, read_on_full, read_on_store_failure};
 use super::yaml::{YamlEntry, YamlKey, shorten};
 
 /// The example of a limit or an override that error messages show.
 pub(super) const NUMBERS_EXAMPLE: &str = "{burst: 20, count: 20, period: 1s}";
 
 /// The fields that a limit can have.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "burst",
     "count",
     "period",
@@ -35,6 +35,7 @@ const FIELDS: [&str; 13] = [
     "on_full",
     "on_store_failure",
     "local_share",
+    "after_crash",
 ];
 
 /// The limits that were read so far.
@@ -172,6 +173,9 @@ impl LimitDraft {
         }
         if let Some(entry) = fields.get("algorithm") {
             self.kind = AlgorithmKind::read(entry, errors);
+        }
+        if let Some(after_crash) = read_after_crash(fields, self.kind, errors) {
+            self.change(|limit| limit.with_after_crash(after_crash));
         }
         self.fill_numbers(key, &AlgorithmFields::of(fields), errors);
     }

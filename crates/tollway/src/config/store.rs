@@ -18,14 +18,17 @@
 //!   tls_key: /etc/tollway/client.key
 //! ```
 //!
-//! Both forms can contain a password. No error message repeats text that could be one.
+//! A store in memory can keep its buckets in a [journal](super::journal), `store: { memory: { dir: … } }`.
+//!
+//! The first two forms can contain a password. No error message repeats text that could be one.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-use tollway_core::{LocalShare, OnFull, OnStoreFailure};
+use tollway_core::{AfterCrash, LocalShare, OnFull, OnStoreFailure};
 
+use super::algorithm::AlgorithmKind;
 use super::did_you_mean::nearest;
 use super::errors::ErrorCollector;
 use super::fields::{YamlFields, choice, refuse, scalar_text};
@@ -45,6 +48,7 @@ const FIELDS: [&str; 9] = [
     "tls_cert",
     "tls_key",
 ];
+const MEMORY: &str = "memory";
 const MUST_BE: &str = "must be memory, or a URL such as redis://cache:6379";
 const SHARE: &str = "must be above 0 and at most 1, such as 1/4 or 0.25";
 
@@ -119,10 +123,23 @@ impl StoreUrl {
     /// Reads the value of `store:`, which is a URL or a mapping.
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         match &entry.value.value {
+            YamlValue::Map(entries) if memory_settings(entry).is_some() => {
+                for other in entries.iter().filter(|entry| entry.key.text != MEMORY) {
+                    let message = format!("store has \"memory\", so it has no \"{}\"", other.key.quoted());
+                    errors.add(other.key.at, message);
+                }
+                Some(Self::Memory)
+            }
             YamlValue::Map(entries) => read_mapping(entry, entries, errors),
             _ => read_url(entry, "store", errors),
         }
     }
+}
+
+/// Returns the settings of the memory store, if `store:` has any.
+pub(super) fn memory_settings(store: &YamlEntry) -> Option<&YamlEntry> {
+    let YamlValue::Map(entries) = &store.value.value else { return None };
+    entries.iter().find(|entry| entry.key.text == MEMORY)
 }
 
 fn read_url(entry: &YamlEntry, name: &str, errors: &mut ErrorCollector) -> Option<StoreUrl> {
@@ -190,6 +207,21 @@ fn with_settings(url: RedisUrl, fields: &YamlFields<'_>, errors: &mut ErrorColle
 pub(super) fn read_on_full(fields: &YamlFields<'_>, errors: &mut ErrorCollector) -> Option<OnFull> {
     let answers = [("deny", OnFull::Deny), ("allow", OnFull::Allow)];
     fields.get("on_full").map_or(Some(OnFull::default()), |entry| choice(entry, &answers, errors))
+}
+
+/// Reads `after_crash`. Returns `None` if it is wrong.
+pub(super) fn read_after_crash(
+    fields: &YamlFields<'_>,
+    kind: Option<AlgorithmKind>,
+    errors: &mut ErrorCollector,
+) -> Option<AfterCrash> {
+    let answers = [("lenient", AfterCrash::Lenient), ("strict", AfterCrash::Strict)];
+    let Some(entry) = fields.get("after_crash") else { return Some(AfterCrash::default()) };
+    let answer = choice(entry, &answers, errors);
+    if answer == Some(AfterCrash::Strict) && kind == Some(AlgorithmKind::SmoothedRate) {
+        errors.add(entry.value.at, "after_crash strict is not for a smoothed_rate, which has no exact bound");
+    }
+    answer
 }
 
 /// Reads `on_store_failure` and the `local_share` that can go with it. Returns `None` if either is wrong.

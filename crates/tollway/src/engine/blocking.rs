@@ -25,7 +25,7 @@ impl BlockingEngine {
         // A thread that sleeps until the answer comes may as well read it from the socket itself: being woken by the
         // store's own thread takes longer than Redis does.
         let redis = engine.redis.as_ref().map(|redis| redis.for_blocking_callers());
-        Self(Engine { parts: engine.parts.clone(), redis, clock: engine.clock.clone() })
+        Self(Engine { redis, ..engine.clone() })
     }
 
     /// Returns the engine whose calls may block the thread that polls them. It must not get out of this crate.

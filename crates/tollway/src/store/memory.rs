@@ -13,8 +13,15 @@
 
 mod bills;
 mod capacity;
+#[cfg(feature = "journal")]
+mod changes;
+#[cfg(not(feature = "journal"))]
+#[path = "memory/no_changes.rs"]
+mod changes;
 mod chunk_pool;
 mod former;
+#[cfg(feature = "journal")]
+mod journaled;
 mod locked_buckets;
 mod rates;
 mod reports;
@@ -138,6 +145,9 @@ pub struct BoundsError {
 pub struct Memory {
     shards: Shards,
     key: HashKey,
+    /// The numbers that the key was made of.
+    #[cfg(feature = "journal")]
+    key_seeds: [u64; 2],
     places: BucketPlaces,
     /// The number of log entries that memory is taken for, with its bound.
     entries: Capacity,
@@ -177,16 +187,23 @@ pub struct MemoryStats {
 impl Memory {
     /// Returns an empty store within these bounds. A number alone is the most buckets that it holds.
     pub fn new(bounds: impl Into<MemoryBounds>) -> Self {
-        let bounds = bounds.into();
+        Self::keyed(bounds.into(), HashKey::random_seeds(), None)
+    }
+
+    /// Returns an empty store whose key is made of these numbers, with this number of shards or as many as are useful.
+    fn keyed(bounds: MemoryBounds, key_seeds: [u64; 2], shards: Option<usize>) -> Self {
         let max_buckets = bounds.max_buckets;
         let entries_max = max_buckets.saturating_mul(ENTRIES_PER_BUCKET).max(ENTRIES_MIN);
-        let shards = (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
+        let useful = || (max_buckets / SHARD_BUCKETS).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
+        let shards = shards.unwrap_or_else(useful);
         let mean = max_buckets / shards;
         // Enough for a shard that is eight standard deviations above the mean, at two thirds full.
         let slots = (mean + 8 * mean.isqrt() + 16) * 3 / 2;
         Self {
             shards: Shards::new(shards, slots),
-            key: HashKey::random(),
+            key: HashKey::new(key_seeds),
+            #[cfg(feature = "journal")]
+            key_seeds,
             places: BucketPlaces::new(bounds),
             entries: Capacity::new(entries_max),
             // A power of two, because logs double: none has memory for more than it may have.
@@ -540,6 +557,9 @@ impl Memory {
     ) -> Decision {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
+            if charge.limit().looks_further() {
+                self.carry_over(&mut self.shards.lock(self.shards.number(hash)), charge, hash, now);
+            }
             return self
                 .change(hash, |bucket: &B| bucket.entries_after(limit, charge.cost(), now), now, settle)
                 .unwrap_or_else(|StoreFull| self.refuse_full(charge));
@@ -565,7 +585,7 @@ impl Memory {
         now: Timestamp,
     ) -> Decision {
         let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
-        if charge.limit().has_former_numbers() {
+        if charge.limit().looks_further() {
             let mut tables = self.shards.lock(self.shards.number(hash));
             self.carry_over(&mut tables, charge, hash, now);
         }

@@ -3,6 +3,7 @@
 use std::env;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use tollway::config::{GateAccess, Gates, StoreUrl};
 use tollway::core::{IdFormat, Limit, Policy};
@@ -14,12 +15,16 @@ pub(super) fn banner(
     limiter: &Engine,
     from: &str,
     store: &StoreUrl,
+    journal: Option<&Path>,
     gates: &Gates,
     server: &Server,
 ) -> String {
     let policy = limiter.policy();
     let buckets = match store {
-        StoreUrl::Memory => format!("at most {} buckets in memory", limiter.stats().max_buckets),
+        StoreUrl::Memory => {
+            let journal = journal.map(|dir| format!(", kept in {}", dir.display())).unwrap_or_default();
+            format!("at most {} buckets in memory{journal}", limiter.stats().max_buckets)
+        }
         store => format!("buckets in {store}"),
     };
     let mut text =

@@ -653,6 +653,16 @@ fn readiness(limiter: &Engine, with_addresses: bool) -> String {
         let name = if with_addresses { node.address } else { format!("node-{number}") };
         text += &format!("store {name} {state}\n");
     }
+    if let Some(stats) = limiter.journal_stats() {
+        let state = stats.failing_since.map_or_else(
+            || "up".to_owned(),
+            |since| {
+                let secs = limiter.clock().now().since(since).get() / 1_000_000_000;
+                format!("keeps nothing for {secs}s: {}", stats.last_error.unwrap_or_default())
+            },
+        );
+        text += &format!("journal {state}\n");
+    }
     text
 }
 

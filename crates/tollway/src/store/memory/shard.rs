@@ -19,6 +19,8 @@ pub(super) use self::hot_bucket::HotBucket;
 use super::slot::StoredBucket;
 use super::table::{GROUP, SweepResult, Table};
 use crate::hash::{BucketHash, Tag};
+#[cfg(feature = "journal")]
+use crate::journal::BlockEncoder;
 use crate::prefetch::prefetch;
 
 /// All shards of a store. Their number is a power of two.
@@ -110,6 +112,23 @@ macro_rules! tables {
                 $(self.$table.is_empty())&&*
             }
 
+            /// Returns whether buckets have changed since a journal last looked.
+            #[cfg(feature = "journal")]
+            pub(super) fn have_changes(&mut self) -> bool {
+                $(!self.$table.changes().is_empty())||*
+            }
+
+            /// Begins to keep lists of the buckets that change, or ends them.
+            #[cfg(feature = "journal")]
+            pub(super) fn set_journaled(&mut self, journaled: bool) {
+                let mut tags = Vec::new();
+                $(
+                    self.$table.changes().swap(&mut tags);
+                    tags.drain(..).for_each(|tag| _ = self.$table.unmark(tag));
+                    self.$table.changes().turn(journaled);
+                )*
+            }
+
             fn next_expiry(&self) -> Timestamp {
                 Timestamp::MAX$(.min(self.$table.next_expiry()))*
             }
@@ -131,6 +150,18 @@ macro_rules! tables {
         }
 
         impl Shards {
+            /// Passes the changed buckets of a shard to a journal.
+            #[cfg(feature = "journal")]
+            pub(super) fn collect_changed(&self, number: usize, out: &mut BlockEncoder, tags: &mut Vec<Tag>) {
+                $(self.collect_changed_in::<$bucket>(number, out, tags);)*
+            }
+
+            /// Passes all buckets of a shard to a journal.
+            #[cfg(feature = "journal")]
+            pub(super) fn collect_all(&self, number: usize, out: &mut BlockEncoder) {
+                $(self.collect_all_in::<$bucket>(number, out);)*
+            }
+
             /// Updates the published locations of a shard's tables, after buckets were dropped.
             fn publish_locations(&self, number: usize, tables: &mut Tables) {
                 $(self.publish_location::<$bucket>(number, tables);)*
@@ -250,6 +281,12 @@ impl Shards {
         for offset in (0..GROUP * size_of::<B::Slot>()).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
         }
+    }
+
+    /// Starts to fetch the cache lines of a bucket of this shard.
+    #[cfg(feature = "journal")]
+    pub(super) fn prefetch_tag<B: HasTable>(&self, number: usize, tag: Tag) {
+        prefetch(self.locations[B::TABLE_INDEX][number].home::<B>(tag));
     }
 
     /// Starts to fetch the lock of the shard of `hash`. Do not use it for a lock that is taken immediately afterwards:

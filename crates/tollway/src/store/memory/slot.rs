@@ -35,6 +35,9 @@ pub(super) trait StoredBucket: Bucket + 'static {
 
     fn tag(slot: &Self::Slot) -> Tag;
 
+    #[cfg(feature = "journal")]
+    fn set_tag(slot: &mut Self::Slot, tag: Tag);
+
     fn read(slot: &Self::Slot) -> Self::Ref<'_>;
 
     /// Changes the bucket of a slot. The slot is written only if its bucket is another one afterwards: a denied request
@@ -91,6 +94,12 @@ macro_rules! packed {
             #[inline]
             fn tag(slot: &Self::Slot) -> Tag {
                 Tag::from_word(slot[0])
+            }
+
+            #[inline]
+            #[cfg(feature = "journal")]
+            fn set_tag(slot: &mut Self::Slot, tag: Tag) {
+                slot[0] = tag.to_word();
             }
 
             #[inline]
@@ -179,6 +188,12 @@ impl StoredBucket for SlidingLogState {
     #[inline]
     fn tag(slot: &LogSlot) -> Tag {
         slot.tag
+    }
+
+    #[inline]
+    #[cfg(feature = "journal")]
+    fn set_tag(slot: &mut LogSlot, tag: Tag) {
+        slot.tag = tag;
     }
 
     #[inline]

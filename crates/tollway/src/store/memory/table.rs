@@ -10,9 +10,10 @@
 //! missing tag ends at the first greater one. Growing is two linear passes over the same memory. And a table can grow
 //! by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full.
 
-use tollway_core::{Refund, Timestamp};
+use tollway_core::{Nanos, Refund, Timestamp};
 
 use super::capacity::BucketCount;
+use super::changes::Changes;
 use super::slot::StoredBucket;
 use super::slots::Slots;
 use crate::hash::Tag;
@@ -25,6 +26,10 @@ const OVERFLOW: usize = 8;
 const SLOTS_PER_FREE: usize = 4;
 /// A table with at most this number of homes does not shrink.
 const HOMES_KEPT: usize = 16;
+
+/// The time after which an expired bucket that is marked as changed is looked at again: a journal has taken the mark
+/// off by then.
+const MARKED_FOR: Nanos = Nanos::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Table<B: StoredBucket> {
@@ -40,6 +45,8 @@ pub(super) struct Table<B: StoredBucket> {
     /// The number of log entries that its buckets have memory for, now and when it was last reported.
     room: usize,
     room_reported: usize,
+    /// The buckets that have changed since a journal last looked.
+    changes: Changes,
 }
 
 /// The result that a sweep of some slots had.
@@ -87,7 +94,32 @@ impl<B: StoredBucket> Table<B> {
             next_expiry: Timestamp::MAX,
             room: 0,
             room_reported: 0,
+            changes: Changes::new(),
         }
+    }
+
+    /// Returns the list of the buckets that have changed since a journal last looked.
+    #[cfg(feature = "journal")]
+    pub(super) const fn changes(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
+    /// Takes the mark off a bucket, and returns the bucket, if there is one.
+    #[cfg(feature = "journal")]
+    pub(super) fn unmark(&mut self, tag: Tag) -> Option<B::Ref<'_>> {
+        let at = self.find(tag).ok()?;
+        B::set_tag(self.slots.at_mut(at), tag.unmarked());
+        Some(B::read(self.slots.at(at)))
+    }
+
+    /// Returns up to `count` buckets in the order of their tags, from the first one behind `after` on.
+    #[cfg(feature = "journal")]
+    pub(super) fn buckets_after(&self, after: Tag, count: usize) -> impl Iterator<Item = (Tag, B::Ref<'_>)> {
+        // An empty slot has no tag either, so nothing is to be found then.
+        let start = if after.is_none() { 0 } else { self.find(after).map_or_else(|at| at, |at| at + 1) };
+        let slots = (start..self.slots.len()).map(|at| self.slots.at(at));
+        let buckets = slots.map(|slot| (B::tag(slot), B::read(slot))).filter(|(tag, _)| !tag.is_none());
+        buckets.map(|(tag, bucket)| (tag.unmarked(), bucket)).take(count)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -131,7 +163,9 @@ impl<B: StoredBucket> Table<B> {
     #[inline]
     pub(super) fn change_found<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         debug_assert!(!B::GROWS, "what it grows by would not be counted");
-        B::change(self.slots.at_mut(at), change)
+        let slot = self.slots.at_mut(at);
+        self.changes.mark::<B>(slot);
+        B::change(slot, change)
     }
 
     /// Changes the bucket, if there is one, and counts its memory.
@@ -189,6 +223,7 @@ impl<B: StoredBucket> Table<B> {
         let found = self.find(tag);
         if let Ok(at) = found {
             self.remove_at(at);
+            self.changes.add(tag);
         }
         found.is_ok()
     }
@@ -211,7 +246,11 @@ impl<B: StoredBucket> Table<B> {
                 continue;
             }
             let expires_at = B::read(slot).expires_at();
-            if expires_at <= now {
+            if tag.is_marked() && expires_at <= now {
+                // The journal may have an earlier state that expires later: it must get this one first.
+                next_expiry = next_expiry.min(now + MARKED_FOR);
+                at += 1;
+            } else if expires_at <= now {
                 // The slots that follow move up by one, so this slot is looked at again.
                 dropped += BucketCount::one(tag);
                 self.remove_at(at);
@@ -231,7 +270,9 @@ impl<B: StoredBucket> Table<B> {
     #[inline]
     fn change_at<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         let (room, next_expiry) = (&mut self.room, &mut self.next_expiry);
-        B::change(self.slots.at_mut(at), |bucket| {
+        let slot = self.slots.at_mut(at);
+        self.changes.mark::<B>(slot);
+        B::change(slot, |bucket| {
             let before = bucket.room();
             let outcome = change(bucket);
             *room = *room - before + bucket.room();
@@ -295,7 +336,9 @@ impl<B: StoredBucket> Table<B> {
             self.slots.swap(free, free + 1);
         }
         self.next_expiry = self.next_expiry.min(bucket.expires_at());
-        *self.slots.at_mut(at) = bucket.slot(tag);
+        let slot = self.slots.at_mut(at);
+        *slot = bucket.slot(tag);
+        self.changes.mark::<B>(slot);
         self.len += 1;
     }
 

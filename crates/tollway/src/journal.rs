@@ -1,0 +1,52 @@
+//! The journal of the memory store: keeps buckets on a disk, so that a restart does not give everybody a full one.
+//!
+//! A thread of its own collects what has changed, in rounds, and appends it to a log; no decision waits for it. When
+//! the logs get longer than the last snapshot, another one is written beside them. `docs/journal.md` says what is kept
+//! when.
+
+mod disk;
+mod format;
+mod reader;
+mod recovery;
+#[cfg(test)]
+mod simulated_disk;
+mod start;
+mod state;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod writer;
+
+use std::path::PathBuf;
+
+use tollway_core::Nanos;
+
+pub(crate) use self::disk::Directory;
+pub(crate) use self::format::{BlockEncoder, BucketVisitor};
+pub use self::format::{FileKind, HeaderError};
+pub use self::reader::FileSummary;
+pub use self::recovery::JournalError;
+pub(crate) use self::start::{HashIdentity, JournalStart};
+pub(crate) use self::state::{AnyState, JournalState, with_kind, with_state};
+pub(crate) use self::thread::JournalThread;
+pub(crate) use self::writer::BucketSource;
+pub use self::writer::JournalStats;
+
+/// The settings of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// The directory, which is created if it does not exist. One process at a time can use it.
+    pub dir: PathBuf,
+    /// The time between two syncs of what was written to the disk; `None` leaves it to the system.
+    pub sync: Option<Nanos>,
+}
+
+impl JournalSettings {
+    /// The time between two syncs, unless another one is set.
+    pub const SYNC: Nanos = Nanos::from_secs(1);
+
+    /// Returns the settings of a journal in this directory, which is synced every second.
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), sync: Some(Self::SYNC) }
+    }
+}
