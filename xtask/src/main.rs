@@ -9,6 +9,7 @@
 //! cargo xtask instructions  the instructions of the hot paths, beside those of the last change
 //! cargo xtask simulate      many seeds of the simulator, which tries to break what the limits promise
 //! cargo xtask soak          a fleet of real processes under load, for a minute
+//! cargo xtask kill          kill -9 of a server under load, a hundred times
 //! ```
 //!
 //! A task is a list of steps, and a step is a command that anybody could type: each is printed before it runs, so the
@@ -20,6 +21,7 @@ mod build_cost;
 mod ci;
 mod features;
 mod instructions;
+mod kill;
 mod macos;
 mod python;
 mod report;
@@ -109,6 +111,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Kill a server with a journal under load, again and again, and print how much it has lost
+    Kill {
+        /// The number of kills
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+        kills: u16,
+    },
     /// Run a master and four gatekeepers under load, and print the results
     Soak {
         /// The length of each run in seconds
@@ -151,6 +159,7 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
             steps.run("sketch", step::cargo(test).env("TOLLWAY_STREAMS", "1000000"))?;
         }
         Task::Simulate { arguments } => simulate::run(&mut steps, &arguments)?,
+        Task::Kill { kills } => kill::run(&mut steps, kills)?,
         Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
