@@ -68,7 +68,7 @@ impl MemoryProcess {
     }
 
     fn reload(&mut self, random: &mut Random, history: &mut History) {
-        let changed = self.numbers.changed(random);
+        let changed = self.numbers.changed(random, &[]);
         self.engine.reload(changed.policy());
         for limit in LIMITS {
             let (old, new) = (self.numbers.of(limit), changed.of(limit));
@@ -172,7 +172,10 @@ impl MemoryProcess {
             Some(_) => self.model.settle(&request.lines, request.rule, now, &unremembered, decided),
             None => self.model.check(&request.lines, request.rule, now),
         };
-        if !full && !oracle::same(&expected, found, &request.lines, request.rule) {
+        // A check does not tell which of its charges a full store would not remember.
+        let may_be_full = self.model.occupied_max(now) + request.lines.len() > self.max_buckets;
+        let is_judged = !full && !(each.is_none() && may_be_full);
+        if is_judged && !oracle::same(&expected, found, &request.lines, request.rule) {
             history.violated(format!("{request:?}: expected {expected:?}, found {found:?}"));
         }
         if each.is_some() && found.allowed() {

@@ -29,7 +29,7 @@ use self::node::SimulatedRedis;
 use crate::history::{Entry, History};
 use crate::oracle::{Model, Sharing};
 use crate::plant::Plant;
-use crate::requests::{Numbers, Request};
+use crate::requests::{LimitName, Numbers, Request};
 use crate::schedule::{START, Schedule};
 
 const PLACE: &str = "redis";
@@ -42,6 +42,10 @@ const REST: Nanos = Nanos::from_millis(2);
 
 /// The time for which an idle process looks after its connection.
 const IDLE_MAX: Nanos = Nanos::from_secs(3);
+
+/// The limits whose numbers stay. Processes that disagree about the period of a log keep its entries for different times,
+/// and the model does not say for how long.
+const UNCHANGED: &[LimitName] = &["log"];
 
 /// The number of requests that come at once in an overload.
 const OVERLOAD: usize = 300;
@@ -181,7 +185,7 @@ impl RedisFleet {
         }
         let process = usize::try_from(random.below(PROCESSES as u64)).expect("an index");
         if random.one_in(150) {
-            let changed = self.processes[process].numbers.changed(random);
+            let changed = self.processes[process].numbers.changed(random, UNCHANGED);
             self.processes[process].reload(changed, schedule.now());
             history.record(Entry { place: PLACE, what: "reload", ..Entry::default() });
         }

@@ -51,10 +51,13 @@ impl Numbers {
         Self { algorithms, on_full }
     }
 
-    /// Returns the numbers with those of one limit raised or lowered. The algorithm stays.
-    pub(crate) fn changed(&self, random: &mut Random) -> Self {
+    /// Returns the numbers with those of one limit raised or lowered, unless it is an exception. The algorithm stays.
+    pub(crate) fn changed(&self, random: &mut Random, except: &[LimitName]) -> Self {
         let mut changed = self.clone();
         let limit = usize::try_from(random.below(LIMITS.len() as u64)).expect("an index");
+        if except.contains(&LIMITS[limit]) {
+            return changed;
+        }
         changed.algorithms[limit] = any_algorithm(LIMITS[limit], random).expect("numbers that work");
         changed
     }

@@ -13,7 +13,7 @@ const FOUND_BY: [(Plant, u64); Plant::ALL.len()] = [
     (Plant::ExpiresEarly, 0),
     (Plant::NeverClamps, 10),
     (Plant::RepeatsCalls, 0),
-    (Plant::LosesMore, 1),
+    (Plant::LosesMore, 2),
     (Plant::ForgetsDelays, 2),
 ];
 
