@@ -3,8 +3,9 @@
 use std::fs;
 
 /// The benchmarks whose results are on the page. `build` only prints.
-const BENCHMARKS: &[&str] =
-    &["core", "http", "tls", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "python"];
+const BENCHMARKS: &[&str] = &[
+    "core", "http", "tls", "gates", "watch", "resp", "smockron", "rls", "guard", "redis", "tower", "python",
+];
 
 #[test]
 fn every_section_names_its_command_and_commit() {
