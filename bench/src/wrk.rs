@@ -108,7 +108,7 @@ mod tests {
         let load = WrkLoad { path: "/v1/spend".to_owned(), body, many_ids: true };
         let [first, last] = [load.request(0), load.request(IDS - 1)];
         assert!(
-            first.ends_with("\r\nContent-Length: 33\r\n\r\n{\"limit\":\"PerUser\",\"id\":\"1000000\"}"),
+            first.ends_with("\r\nContent-Length: 34\r\n\r\n{\"limit\":\"PerUser\",\"id\":\"1000000\"}"),
             "{first}"
         );
         assert!(first.len() == last.len() && last.contains("1999999"), "{last}");

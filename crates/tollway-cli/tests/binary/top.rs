@@ -187,6 +187,8 @@ fn a_terminal_shows_the_server_and_is_restored() {
     terminal.press(&["q"]);
     // The shell is back with everything that was on its screen, and it shows what is typed.
     terminal.wait_for("ready> sh -c");
+    // The second prompt. What is typed before the shell asks is shown twice.
+    terminal.wait_for("\nready>");
     terminal.enter("echo the code is $?");
     terminal.wait_for("\nthe code is 0");
     // A signal ends it in order as well.

@@ -62,7 +62,7 @@ fn an_unknown_field_is_an_error_that_knows_what_was_meant() {
             "limits: { A: { colour: red } }",
             &[
                 "1:16: unknown field \"colour\"; a limit has burst, count, period, offset, rate, strict, algorithm, id, ipv6_prefix, \
-               number, on_full, on_store_failure and local_share",
+               number, on_full, on_store_failure, local_share and after_crash",
             ],
         ),
         (
