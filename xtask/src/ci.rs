@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::step::{Steps, cargo, target};
-use crate::{features, instructions, test};
+use crate::{features, test};
 
 /// Runs all checks, the cheapest first, so that a mistake is found early.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
@@ -19,7 +19,6 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("lint fuzz", fuzz.arg(target()?).args(["--", "-D", "warnings"]))?;
     features::check_none(steps)?;
     test::run(steps, &[])?;
-    instructions::run(steps, false)?;
     let simulate = "run --quiet --locked --package tollway-simulator -- --seeds 20 --seconds 20000";
     steps.run("simulate", &mut cargo(simulate))?;
     let mut doc = cargo("doc --workspace --no-deps --locked");

@@ -26,6 +26,7 @@ const TEST_PROGRAMS: &[Program] = &[
     ("curl", "curl"),
     ("haproxy", "haproxy"),
     ("nginx", "nginx"),
+    ("openssl", "openssl"),
     ("promtool", "prometheus"),
     (PYTHON, "python3-venv"),
     ("redis-benchmark", "redis-tools"),

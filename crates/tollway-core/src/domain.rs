@@ -162,7 +162,8 @@ impl Domain {
     /// Returns a number that identifies the bucket of one rule of this domain.
     #[inline]
     pub fn fingerprint(&self, rule: usize) -> u64 {
-        self.fingerprint.wrapping_add(rule as u64)
+        // Spread over all bits: a store may leave out the lowest ones.
+        self.fingerprint ^ (rule as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// Returns the rules in the order in which they were given.

@@ -15,7 +15,7 @@ use crate::output::OutputError;
 ///
 /// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form
 /// with the names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix
-/// it. Fields that have no effect, and gates that everybody who can reach them may use, are warnings. The certificates
+/// it. Fields that have no effect, and gates that everybody who can reach them may use, are warnings. The certificates,
 /// token files and HMAC keys of gates are checked as well, and their contents are never printed.
 #[derive(Args)]
 #[command(after_help = "\

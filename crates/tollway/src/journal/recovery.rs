@@ -205,7 +205,8 @@ impl Recovery {
         if file.kind == FileKind::Log {
             recovered.logs += 1;
             recovered.log_bytes += reader.good_bytes();
-            recovered.is_clean = is_complete;
+            // Damage in an earlier file stays damage, however orderly the last process ended.
+            recovered.is_clean = is_complete && recovered.torn.is_empty();
         } else {
             recovered.snapshot_bytes = reader.good_bytes();
             is_torn |= !is_complete;

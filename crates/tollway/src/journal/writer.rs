@@ -309,6 +309,10 @@ impl<D: Disk> Journal<D> {
                 self.on_snapshot(job.run(source), stamp);
             }
         }
+        // Without the snapshot, changes from before this log are missing: the next start must not take it for complete.
+        if self.needs_snapshot {
+            return Err(self.last_error());
+        }
         let Some(log) = &mut self.log else { return Err(self.last_error()) };
         self.encoder.end();
         self.encoder.take(|bytes| log.file.append(bytes))?;

@@ -658,7 +658,9 @@ fn readiness(limiter: &Engine, with_addresses: bool) -> String {
             || "up".to_owned(),
             |since| {
                 let secs = limiter.clock().now().since(since).get() / 1_000_000_000;
-                format!("keeps nothing for {secs}s: {}", stats.last_error.unwrap_or_default())
+                let reason = stats.last_error.filter(|_| with_addresses);
+                let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+                format!("keeps nothing for {secs}s{reason}")
             },
         );
         text += &format!("journal {state}\n");
