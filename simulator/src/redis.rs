@@ -43,8 +43,8 @@ const REST: Nanos = Nanos::from_millis(2);
 /// The time for which an idle process looks after its connection.
 const IDLE_MAX: Nanos = Nanos::from_secs(3);
 
-/// The limits whose numbers stay. Processes that disagree about the period of a log keep its entries for different times,
-/// and the model does not say for how long.
+/// The limits whose numbers stay. Processes that disagree about the period of a log keep its entries for different
+/// times, and the model does not say for how long.
 const UNCHANGED: &[LimitName] = &["log"];
 
 /// The number of requests that come at once in an overload.
