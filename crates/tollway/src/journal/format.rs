@@ -67,7 +67,7 @@ pub(crate) struct Header {
     pub(crate) hash_key: [u64; 2],
     /// The number that the system gave to the current run of the machine; zero if it is unknown.
     pub(crate) boot_id: [u8; 16],
-    /// A random number, which is a part of all checksums in the file.
+    /// A number made from the key and the generation, which is a part of all checksums in the file.
     pub(crate) file_id: u64,
     pub(crate) generation: u64,
     pub(crate) created: Stamp,

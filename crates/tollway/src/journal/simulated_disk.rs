@@ -23,7 +23,7 @@ struct State {
     locked: Weak<()>,
 }
 
-/// What goes wrong on the disk.
+/// A fault that the simulated disk has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     /// The bytes that can still be written before the disk is full.

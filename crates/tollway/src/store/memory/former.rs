@@ -4,8 +4,8 @@
 //! hash, and a bucket is never read under an interval that it was not written under. Its first request after a change
 //! does not find it, looks where it was before, and moves it. The fast path does not notice.
 //!
-//! The same happens to buckets that may have been lost in a crash, under limits that are strict about it: a request
-//! that does not find a bucket puts an empty one there first.
+//! Limits that are strict about crashes are handled here too: a request that does not find a bucket, which may have
+//! been lost in a crash, first puts one there in which everything is spent.
 
 use tollway_core::algorithm::{Bucket, TokenBucketState};
 use tollway_core::{Charge, Timestamp};

@@ -1,4 +1,4 @@
-//! The place of the list of changed buckets in a program without a journal.
+//! Stands in for the list of changed buckets in a program without the feature `journal`, and does nothing.
 
 use super::slot::StoredBucket;
 use crate::hash::Tag;
