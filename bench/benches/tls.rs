@@ -213,9 +213,10 @@ fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>, storms: usize
         let storm_is_over = AtomicBool::new(false);
         let (during, time) = thread::scope(|scope| {
             let storm = scope.spawn(|| {
-                let time = storm(address, config);
+                let made = storm(address, config);
                 storm_is_over.store(true, Ordering::SeqCst);
-                time
+                // What was opened is closed after the measurement, which is one of handshakes.
+                made.map(|(time, _clients)| time)
             });
             let during = paced(&mut live, || !storm_is_over.load(Ordering::SeqCst));
             (during, storm.join().expect("a storm does not panic"))
@@ -270,25 +271,32 @@ fn percentiles(mut waited: Vec<f64>) -> (f64, f64) {
     (waited[waited.len() * 99 / 100], waited[waited.len() - 1])
 }
 
-/// Makes many handshakes at once, and returns the time until the last was done.
-fn storm(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Duration> {
+/// Makes many handshakes at once, and returns the time until the last was done, and the open connections.
+fn storm(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> io::Result<(Duration, Vec<(TcpStream, ClientConnection)>)> {
     pin_this_thread(1);
-    // The other client of this core is the one that is timed. On Linux this is the priority of the thread alone.
+    // The other client of this core is the one that is timed, and must not wait for this thread. On Linux this is the
+    // priority of the thread alone, and a thread that does not yield goes on for milliseconds in spite of it.
     rustix::process::nice(19)?;
     let began = Instant::now();
     let mut clients = Vec::with_capacity(STORM);
     for _ in 0..STORM {
         clients.push((TcpStream::connect(address)?, client(config)?));
+        thread::yield_now();
     }
     for (socket, client) in &mut clients {
         client.write_tls(socket)?;
+        thread::yield_now();
     }
     for (socket, client) in &mut clients {
         while client.is_handshaking() {
             client.complete_io(socket)?;
+            thread::yield_now();
         }
     }
-    Ok(began.elapsed())
+    Ok((began.elapsed(), clients))
 }
 
 fn connect(

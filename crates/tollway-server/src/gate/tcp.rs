@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 use tollway_core::LogThrottle;
 use tracing::{error, warn};
@@ -191,7 +191,14 @@ impl<S: ServeConnection> Acceptor<S> {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.admit(stream, peer),
+                    Ok((stream, peer)) => {
+                        self.admit(stream, peer);
+                        if self.tls.is_some() {
+                            // Otherwise up to 128 are accepted before open connections are looked at, and with
+                            // what a handshake costs, their clients would wait for milliseconds.
+                            yield_now().await;
+                        }
+                    }
                     Err(error) => pause(&error, &throttle).await,
                 },
                 Some(ended) = self.connections.join_next() => report(ended),
