@@ -24,7 +24,14 @@ fn measured_by(command: &str) -> io::Result<String> {
     let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--", ".", ":!docs", ":!*.md"])?;
     let changes = if changed.trim().is_empty() { "" } else { ", with changes on top" };
-    Ok(format!("Measured by `{command}` at commit {}{changes}.", commit.trim()))
+    Ok(format!("Measured by `{command}` at commit {}{changes}, on {}.", commit.trim(), processor()))
+}
+
+/// Returns the name of the processor: ratios depend on its caches.
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(|| "an unknown processor".to_owned(), |(_, name)| name.to_owned())
 }
 
 fn git(arguments: &[&str]) -> io::Result<String> {

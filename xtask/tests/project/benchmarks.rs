@@ -58,7 +58,8 @@ fn measured_by(line: &str) -> Option<&str> {
     }
     let (command, commit) =
         line.strip_prefix("Measured by `cargo xtask bench ")?.split_once("` at commit ")?;
-    let commit = commit.trim_end_matches('.').trim_end_matches(", with changes on top");
+    // Behind the commit may be that there were changes on top, and the name of the processor.
+    let commit = commit.split(", ").next()?.trim_end_matches('.');
     let is_commit = commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_commit.then(|| command.split(' ').next()).flatten()
 }
