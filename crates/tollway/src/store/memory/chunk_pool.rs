@@ -22,8 +22,9 @@ const SMALL_PAGE_WORDS: usize = 4096 / 8;
 /// A chunk of zeros, which lasts as long as the process.
 pub(super) type PooledChunk = &'static mut [u64; CHUNK_WORDS];
 
-/// The number of free chunks below which the next extent is prepared.
-const FREE_MIN: usize = 128;
+/// The number of free chunks below which the next extent is prepared: one extent and a half. A store that takes new ids
+/// as fast as it can uses them up in some 30 ms, which is longer than the system takes for a large page.
+const FREE_MIN: usize = 384;
 
 /// The chunks that no table uses. All of them are zeros.
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), extents: 0, preparing: false });
@@ -47,8 +48,9 @@ pub(super) fn take() -> PooledChunk {
         if let Some(chunk) = pool.free.pop() {
             return chunk;
         }
-        // The first extent has small pages, of which a process with few buckets uses only some.
-        let chunks = chunks(extent(pool.extents > 0));
+        // Small pages, because nobody may wait here for a large one. Of those of the first extent, a process with few
+        // buckets uses only some.
+        let chunks = chunks(extent(false));
         pool.add(chunks);
     }
 }
