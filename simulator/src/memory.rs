@@ -70,6 +70,9 @@ impl MemoryProcess {
     fn reload(&mut self, random: &mut Random, history: &mut History) {
         let changed = self.numbers.changed(random, &[]);
         self.engine.reload(changed.policy());
+        if self.plant == Some(Plant::DropsFormer) {
+            self.engine.drop_former();
+        }
         for limit in LIMITS {
             let (old, new) = (self.numbers.of(limit), changed.of(limit));
             if old != new {

@@ -138,6 +138,12 @@ impl Engine {
         self.parts.policy.replace(policy);
     }
 
+    /// Lets sweeps drop the buckets that changed limits still need. The simulator plants it as a bug.
+    #[cfg(feature = "simulation")]
+    pub fn drop_former(&self) {
+        self.parts.memory.keep_former(tollway_core::FormerBuckets::default());
+    }
+
     /// Returns the clock that decisions are made by.
     pub fn clock(&self) -> &Clock {
         &self.clock
