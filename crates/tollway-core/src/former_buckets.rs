@@ -1,4 +1,4 @@
-//! Which token buckets a store keeps although they have expired, because their limit got other numbers.
+//! The token buckets that a store keeps although they have expired, because their limit got other numbers.
 //!
 //! A bucket expires when it is full. If its limit is made slower while something of it is used, it is full later, but it
 //! still has the old moment in it until its id comes back and it is converted. A store that dropped it at the old moment
@@ -13,7 +13,8 @@ use crate::time::{Nanos, Timestamp};
 /// The token buckets that are kept beyond their expiry, of all limits whose numbers were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormerBuckets {
-    /// From which expiry on, up to that of the next step, buckets are kept until when.
+    /// The steps in the order of their first moments: a bucket that expires from the first moment of a step on, and
+    /// before that of the next step, is kept until the second.
     steps: Vec<(Timestamp, Timestamp)>,
 }
 

@@ -13,10 +13,9 @@ use tollway_core::algorithm::{
     Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
     TokenBucketState,
 };
-
-pub(super) use self::hot_bucket::HotBucket;
 use tollway_core::{FormerBuckets, Timestamp};
 
+pub(super) use self::hot_bucket::HotBucket;
 use super::slot::StoredBucket;
 use super::table::{GROUP, SweepResult, Table};
 use crate::hash::{BucketHash, Tag};
