@@ -9,6 +9,8 @@ pub enum Plant {
     EvictsWhenFull,
     /// A refund is given twice.
     RefundsTwice,
+    /// A sweep drops buckets that expired under former numbers of their limit, and that its new numbers still count.
+    DropsFormer,
     /// A bill that was denied pays its first charge.
     DenialsCost,
     /// Redis expires keys a second too early.
@@ -25,9 +27,10 @@ pub enum Plant {
 
 impl Plant {
     /// Every planted bug.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::EvictsWhenFull,
         Self::RefundsTwice,
+        Self::DropsFormer,
         Self::DenialsCost,
         Self::ExpiresEarly,
         Self::NeverClamps,
@@ -41,6 +44,7 @@ impl Plant {
         match self {
             Self::EvictsWhenFull => "evicts-when-full",
             Self::RefundsTwice => "refunds-twice",
+            Self::DropsFormer => "drops-former",
             Self::DenialsCost => "denials-cost",
             Self::ExpiresEarly => "expires-early",
             Self::NeverClamps => "never-clamps",

@@ -9,6 +9,7 @@ const SECONDS: u64 = 20_000;
 const FOUND_BY: [(Plant, u64); Plant::ALL.len()] = [
     (Plant::EvictsWhenFull, 6),
     (Plant::RefundsTwice, 0),
+    (Plant::DropsFormer, 46),
     (Plant::DenialsCost, 2),
     (Plant::ExpiresEarly, 0),
     (Plant::NeverClamps, 10),

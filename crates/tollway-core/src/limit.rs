@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::algorithm::{Algorithm, TokenBucket};
 use crate::descriptor::limit_name;
+use crate::former_buckets::KeptExpiries;
 use crate::id::{IdError, IdFormat};
 use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
@@ -48,6 +49,8 @@ pub struct Limit {
 struct FormerLimit {
     limit: Arc<Limit>,
     until: Timestamp,
+    /// The longest time that one of its buckets counts after its last use.
+    fill_time: Nanos,
 }
 
 /// The answer to a new id when the store has no room to remember it.
@@ -319,11 +322,11 @@ impl Limit {
 
     /// Remembers the numbers that `old` had until `now`, for the buckets that were written under them.
     pub(crate) fn succeed(&mut self, old: &Self, now: Timestamp) {
-        let matters = |former: &&FormerLimit| former.until + former.limit.fill_time_max() > now;
-        self.former = old.former.iter().filter(matters).cloned().collect();
+        let matter = old.former.iter().zip(old.former_buckets()).filter(|(_, kept)| kept.until > now);
+        self.former = matter.map(|(former, _)| former.clone()).collect();
         if (&self.default, &self.overrides) != (&old.default, &old.overrides) {
             let limit = Arc::new(Self { former: Vec::new(), ..old.clone() });
-            self.former.push(FormerLimit { limit, until: now });
+            self.former.push(FormerLimit { limit, until: now, fill_time: old.fill_time_max() });
         }
         let surplus = self.former.len().saturating_sub(FORMER_MAX);
         self.former.drain(..surplus);
@@ -344,6 +347,24 @@ impl Limit {
             _ => None,
         });
         former.collect()
+    }
+
+    /// Returns which buckets may be left from each former version and until when they count, the oldest first.
+    pub(crate) fn former_buckets(&self) -> Vec<KeptExpiries> {
+        let fill_times = || self.former.iter().map(|former| former.fill_time).chain([self.fill_time_max()]);
+        // What is left of a bucket after a change is at most what the numbers before or after it hold.
+        let fill_times: Vec<_> =
+            fill_times().zip(fill_times().skip(1)).map(|(old, new)| old.max(new)).collect();
+        let changes: Vec<_> = self.former.iter().map(|former| former.until).zip(fill_times).collect();
+        let kept = self.former.iter().enumerate().map(|(index, former)| {
+            let to = former.until + former.fill_time;
+            // A bucket that was full at a change has nothing to say after it.
+            let counts_until = |end: Timestamp, (change, fill_time): &(Timestamp, Nanos)| {
+                if end > *change { end.max(*change + *fill_time) } else { end }
+            };
+            KeptExpiries { after: former.until, to, until: changes[index..].iter().fold(to, counts_until) }
+        });
+        kept.collect()
     }
 
     /// Returns the longest time that one of its buckets counts after its last use.

@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::charge::{Charge, ChargeError};
 use crate::descriptor::DescriptorTree;
 use crate::domain::Domain;
+use crate::former_buckets::FormerBuckets;
 use crate::inline_limit::InlineLimit;
 use crate::keys::{KeyLimit, Keys};
 use crate::limit::{Limit, LostBuckets};
@@ -115,6 +116,11 @@ impl Policy {
         }
         self.since = now;
         self
+    }
+
+    /// Returns which token buckets may still be needed by limits whose numbers were changed.
+    pub fn former_buckets(&self) -> FormerBuckets {
+        self.limits.iter().flat_map(Limit::former_buckets).collect()
     }
 
     /// Returns this policy after a start at which buckets may have been lost.

@@ -132,8 +132,16 @@ impl Engine {
 
     /// Replaces the policy from the next request on. Buckets stay, and tokens that were used stay used.
     pub fn reload(&self, policy: Policy) {
-        let policy = after_loss(policy, self.parts.lost);
-        self.parts.policy.replace(policy.replacing(&self.policy(), self.clock.now()));
+        let policy = after_loss(policy, self.parts.lost).replacing(&self.policy(), self.clock.now());
+        // Before the policy is replaced: from then on its buckets may expire sooner than they are needed.
+        self.parts.memory.keep_former(policy.former_buckets());
+        self.parts.policy.replace(policy);
+    }
+
+    /// Lets sweeps drop the buckets that changed limits still need. The simulator plants it as a bug.
+    #[cfg(feature = "simulation")]
+    pub fn drop_former(&self) {
+        self.parts.memory.keep_former(tollway_core::FormerBuckets::default());
     }
 
     /// Returns the clock that decisions are made by.

@@ -364,3 +364,52 @@ fn a_thousand_entries_take_eight_bytes_each() {
     }
     assert_eq!((log.entries(), log.room() * size_of::<Timestamp>()), (1_000, 8_000));
 }
+
+/// Returns a limiter with one limit whose bucket of two is empty at second 0, and which becomes slower at second 1.
+fn made_slower(max_buckets: usize) -> (Limiter, Clock) {
+    let numbers = |period| {
+        let limits = format!("limits: {{ Slowed: {{ burst: 2, count: 1, period: {period} }} }}");
+        Config::parse(&limits, "limits").expect("the limits above").policy
+    };
+    let clock = Clock::manual(Timestamp::EPOCH);
+    let limiter = Limiter::with(numbers("1s"), Memory::new(max_buckets), clock.clone());
+    assert_eq!(limiter.spend("Slowed", "a", 2).expect("a valid charge").verdict, Verdict::Allow);
+    clock.set(at(1));
+    limiter.reload(numbers("100s"));
+    (limiter, clock)
+}
+
+#[test]
+fn a_bucket_is_kept_while_numbers_that_made_its_limit_slower_count_it() {
+    for later in [2, 50, 99] {
+        let (limiter, clock) = made_slower(100);
+        clock.set(at(1 + later));
+        assert_eq!(limiter.sweep(usize::MAX), 0, "one token is used, for a hundred seconds");
+        let left = limiter.check("Slowed", "a", 0).unwrap();
+        assert_eq!((left.remaining, left.reset_nanos), (1, Nanos::from_secs(100 - later)));
+    }
+    // Nothing is used any more, even of a bucket that was empty at the change.
+    let (limiter, clock) = made_slower(100);
+    clock.set(at(201));
+    assert_eq!((limiter.sweep(usize::MAX), limiter.stats().buckets), (1, 0));
+}
+
+#[test]
+fn a_bucket_is_kept_through_several_changes_of_its_limit() {
+    let (limiter, clock) = made_slower(100);
+    clock.set(at(51));
+    let policy = Config::parse("limits: { Slowed: { burst: 2, count: 1, period: 1000s } }", "limits");
+    limiter.reload(policy.expect("a limit").policy);
+    clock.set(at(151));
+    assert_eq!(limiter.sweep(usize::MAX), 0);
+    let left = limiter.check("Slowed", "a", 0).unwrap();
+    assert_eq!((left.remaining, left.reset_nanos), (1, Nanos::from_secs(900)));
+}
+
+#[test]
+fn a_full_store_drops_what_it_keeps_for_changed_limits_before_it_refuses() {
+    let (limiter, clock) = made_slower(1);
+    clock.set(at(50));
+    assert_eq!(limiter.spend("Slowed", "new", 1).unwrap().verdict, Verdict::Allow);
+    assert_eq!(limiter.spend("Slowed", "a", 1).unwrap().verdict, Verdict::DenyFull);
+}

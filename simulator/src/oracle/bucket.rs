@@ -1,7 +1,7 @@
 //! Naive buckets, which follow the definition of their algorithm.
 
 use tollway::core::algorithm::TokenBucket;
-use tollway::core::{Algorithm, Decision, Refund, Timestamp, Verdict};
+use tollway::core::{Algorithm, Decision, Nanos, Refund, Timestamp, Verdict};
 
 use super::naive::{
     NaiveFixedWindow, NaiveQuota, NaiveSlidingLog, NaiveSlidingWindow, NaiveSmoothedRate, NaiveTokenBucket,
@@ -10,7 +10,7 @@ use super::naive::{
 /// The moment at which a token bucket takes over the numbers that its limit was changed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// At the change: one process has the bucket.
+    /// At the change, as it turns out at its next use: one process has the bucket.
     Own,
     /// At its next use: processes that share it change their numbers at different moments.
     Shared,
@@ -19,7 +19,7 @@ pub(crate) enum Sharing {
 /// A bucket that follows the specification of its algorithm, word for word.
 #[derive(Clone, Debug)]
 pub(super) enum NaiveBucket {
-    TokenBucket(NaiveTokenBucket),
+    TokenBucket(OwnTokenBucket),
     SharedTokenBucket(SharedTokenBucket),
     SlidingLog(NaiveSlidingLog),
     SmoothedRate(NaiveSmoothedRate),
@@ -31,7 +31,9 @@ pub(super) enum NaiveBucket {
 impl NaiveBucket {
     pub(super) fn new(algorithm: &Algorithm, sharing: Sharing) -> Self {
         match (algorithm, sharing) {
-            (Algorithm::TokenBucket(_), Sharing::Own) => Self::TokenBucket(NaiveTokenBucket::default()),
+            (Algorithm::TokenBucket(numbers), Sharing::Own) => {
+                Self::TokenBucket(OwnTokenBucket { bucket: NaiveTokenBucket::default(), numbers: *numbers })
+            }
             (Algorithm::TokenBucket(_), Sharing::Shared) => {
                 Self::SharedTokenBucket(SharedTokenBucket::default())
             }
@@ -46,7 +48,7 @@ impl NaiveBucket {
     /// Takes the cost if it fits. The wait of a smoothed rate is not worked out.
     pub(super) fn spend(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Decision {
         match (self, algorithm) {
-            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => bucket.spend(limit, cost, now),
+            (Self::TokenBucket(own), Algorithm::TokenBucket(limit)) => own.bucket.spend(limit, cost, now),
             (Self::SharedTokenBucket(bucket), Algorithm::TokenBucket(limit)) => {
                 bucket.spend(limit, cost, now)
             }
@@ -61,8 +63,8 @@ impl NaiveBucket {
 
     pub(super) fn refund(&mut self, algorithm: &Algorithm, cost: u64, now: Timestamp) -> Option<Refund> {
         match (self, algorithm) {
-            (Self::TokenBucket(bucket), Algorithm::TokenBucket(limit)) => {
-                Some(bucket.refund(limit, cost, now))
+            (Self::TokenBucket(own), Algorithm::TokenBucket(limit)) => {
+                Some(own.bucket.refund(limit, cost, now))
             }
             (Self::SharedTokenBucket(bucket), Algorithm::TokenBucket(limit)) => {
                 Some(bucket.refund(limit, cost, now))
@@ -79,13 +81,59 @@ impl NaiveBucket {
         }
     }
 
-    /// Changes the numbers of a bucket that one process has.
-    pub(super) fn change(&mut self, old: &Algorithm, new: &Algorithm, now: Timestamp) {
-        if let (Self::TokenBucket(bucket), Algorithm::TokenBucket(old), Algorithm::TokenBucket(new)) =
-            (self, old, new)
-        {
-            bucket.change(old, new, now);
+    /// Takes over the numbers that its limit has now, if one process has the bucket.
+    pub(super) fn take_over(&mut self, former: &[FormerNumbers], algorithm: &Algorithm) {
+        if let (Self::TokenBucket(own), Algorithm::TokenBucket(numbers)) = (self, algorithm) {
+            own.take_over(former, numbers);
         }
+    }
+
+    /// Returns true if it was going to be full by now, under the numbers that it was written under.
+    pub(super) fn was_full(&self, now: Timestamp) -> bool {
+        match self {
+            Self::TokenBucket(own) => {
+                own.bucket.clone().spend(&own.numbers, 0, now).reset_nanos == Nanos::ZERO
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The numbers of a limit until a reload, and the moment of that.
+pub(super) type FormerNumbers = (Algorithm, Timestamp);
+
+/// A token bucket of one process. The numbers of its limit change at one moment, but it is converted when its id comes
+/// back: numbers that come back before that find it as though they had never been away.
+#[derive(Clone, Debug)]
+pub(super) struct OwnTokenBucket {
+    bucket: NaiveTokenBucket,
+    /// The numbers that it was written under.
+    numbers: TokenBucket,
+}
+
+impl OwnTokenBucket {
+    fn take_over(&mut self, former: &[FormerNumbers], numbers: &TokenBucket) {
+        let is_unit_of = |other: &TokenBucket| unit(other) == unit(&self.numbers);
+        let former: Vec<_> = former
+            .iter()
+            .filter_map(|(algorithm, until)| match algorithm {
+                Algorithm::TokenBucket(numbers) => Some((numbers, *until)),
+                _ => None,
+            })
+            .collect();
+        if !is_unit_of(numbers) {
+            match former.iter().rposition(|(numbers, _)| is_unit_of(numbers)) {
+                Some(index) => {
+                    let later = former[index + 1..].iter().map(|(numbers, _)| *numbers).chain([numbers]);
+                    for ((from, until), to) in former[index..].iter().zip(later) {
+                        self.bucket.change(from, to, *until);
+                    }
+                }
+                // Its limit was changed too often since.
+                None => self.bucket = NaiveTokenBucket::default(),
+            }
+        }
+        self.numbers = *numbers;
     }
 }
 
@@ -166,6 +214,6 @@ fn narrow(number: i128) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-fn nanos(span: i128) -> tollway::core::Nanos {
-    tollway::core::Nanos::new(narrow(span))
+fn nanos(span: i128) -> Nanos {
+    Nanos::new(narrow(span))
 }

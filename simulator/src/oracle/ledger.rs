@@ -10,10 +10,15 @@ use tollway::core::{Algorithm, Timestamp};
 
 use crate::requests::{Id, LimitName};
 
+/// The most changes of a limit that are remembered for a bucket that is not used.
+const CHANGES_MAX: usize = 8;
+
 /// The grants of all ids under token buckets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     ids: HashMap<(LimitName, Id), Grants>,
+    /// The changes of each limit, with the numbers that it has from then on.
+    changes: HashMap<LimitName, Vec<(i128, TokenBucket)>>,
 }
 
 /// The units that one id was granted and that have not leaked yet, in nanoseconds of its rate.
@@ -69,13 +74,14 @@ impl Ledger {
         self.ids.remove(&key);
     }
 
-    /// Changes the numbers of a limit: what was used stays used, up to what the new numbers hold.
+    /// Changes the numbers of a limit: what was used stays used, up to what the new numbers hold. Numbers that come back
+    /// before an id is seen again find it as though they had never been away.
     pub(crate) fn change(&mut self, limit: LimitName, algorithm: &Algorithm, now: Timestamp) {
         let Algorithm::TokenBucket(numbers) = algorithm else { return };
-        let keys: Vec<_> = self.ids.keys().filter(|key| key.0 == limit).copied().collect();
-        for key in keys {
-            let _ = self.at(key, numbers, now);
-        }
+        let changes = self.changes.entry(limit).or_default();
+        changes.push((now.as_nanos().into(), *numbers));
+        let surplus = changes.len().saturating_sub(CHANGES_MAX);
+        changes.drain(..surplus);
     }
 
     /// Says that everything so far is safe from a crash.
@@ -97,15 +103,39 @@ impl Ledger {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));
         let new = Grants { level: 0, at: now, unit, unsafe_level: 0 };
         let grants = self.ids.entry(key).or_insert(new);
-        grants.level = (grants.level - (now - grants.at).max(0)).max(0);
-        grants.at = grants.at.max(now);
-        if grants.unit != unit {
-            grants.level = grants.level * unit / grants.unit;
-            grants.unsafe_level = grants.unsafe_level * unit / grants.unit;
-            grants.unit = unit;
+        let changes = self.changes.get(key.0).map_or(&[][..], Vec::as_slice);
+        let later = &changes[changes.partition_point(|(at, _)| *at <= grants.at)..];
+        if later.len() == CHANGES_MAX && !later.iter().any(|(_, numbers)| self::unit(numbers) == grants.unit)
+        {
+            // Its bucket may be forgotten: not more than eight changes are remembered.
+            grants.level = 0;
         }
-        grants.level = grants.level.min(unit * i128::from(limit.burst()));
+        let same = later.iter().rposition(|(_, numbers)| self::unit(numbers) == grants.unit);
+        for (at, numbers) in &later[same.map_or(0, |same| same + 1)..] {
+            grants.leak_until(*at);
+            grants.hold_to(numbers);
+        }
+        grants.leak_until(now);
+        grants.hold_to(limit);
         grants
+    }
+}
+
+impl Grants {
+    fn leak_until(&mut self, now: i128) {
+        self.level = (self.level - (now - self.at).max(0)).max(0);
+        self.at = self.at.max(now);
+    }
+
+    /// Takes over other numbers: as many units stay used, up to a burst.
+    fn hold_to(&mut self, limit: &TokenBucket) {
+        let unit = unit(limit);
+        if self.unit != unit {
+            self.level = self.level * unit / self.unit;
+            self.unsafe_level = self.unsafe_level * unit / self.unit;
+            self.unit = unit;
+        }
+        self.level = self.level.min(unit * i128::from(limit.burst()));
     }
 }
 

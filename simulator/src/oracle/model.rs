@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use tollway::core::{Algorithm, ChargeKind, Decision, Nanos, Refund, RuleDecision, Timestamp};
 
-use super::bucket::{NaiveBucket, Sharing};
+use super::bucket::{FormerNumbers, NaiveBucket, Sharing};
 use super::naive;
 use crate::requests::{Id, LimitName};
 
 /// The rates of the only rule, `Or('user:3/10s', '12/m')`: if they are of one user, the count and the time.
 const RATES: [(bool, usize, Nanos); 2] = [(true, 3, Nanos::from_secs(10)), (false, 12, Nanos::from_secs(60))];
+
+/// The most changes of a limit during which a bucket may stay unused.
+const FORMER_MAX: usize = 8;
 
 /// Entries that are older than this are of no rate's interest.
 const RETENTION: Nanos = Nanos::from_secs(120);
@@ -37,6 +40,8 @@ pub(crate) type AskedRule = Option<Id>;
 pub(crate) struct Model {
     sharing: Sharing,
     buckets: HashMap<(LimitName, Id), Kept>,
+    /// The numbers that each limit had before, the newest last.
+    former: HashMap<LimitName, Vec<FormerNumbers>>,
     /// The entries of each user, and of everybody together.
     logs: HashMap<Option<Id>, Vec<Timestamp>>,
     changed: Vec<(LimitName, Id)>,
@@ -56,6 +61,7 @@ impl Model {
         Self {
             sharing,
             buckets: HashMap::new(),
+            former: HashMap::new(),
             logs: HashMap::new(),
             changed: Vec::new(),
             changed_logs: Vec::new(),
@@ -102,8 +108,9 @@ impl Model {
         answer
     }
 
-    /// Returns the answer to a bill, and changes nothing.
-    pub(crate) fn check(&self, lines: &[Line], rule: AskedRule, now: Timestamp) -> Decision {
+    /// Returns the answer to a bill, and takes nothing.
+    pub(crate) fn check(&mut self, lines: &[Line], rule: AskedRule, now: Timestamp) -> Decision {
+        lines.iter().for_each(|line| self.take_over(line));
         let lines: Vec<_> = lines.iter().map(|line| (line.kind, self.alone(line, now))).collect();
         let rules: Vec<_> = rule.map(|user| self.ruling(user, now)).into_iter().collect();
         naive::answer(None, &lines, &rules)
@@ -111,6 +118,7 @@ impl Model {
 
     /// Gives back to one bucket.
     pub(crate) fn refund(&mut self, line: &Line, now: Timestamp) -> Refund {
+        self.take_over(line);
         let kept = self.kept(line);
         kept.bucket.refund(&line.algorithm, line.cost, now).unwrap_or(Refund::UNLIMITED)
     }
@@ -123,17 +131,38 @@ impl Model {
 
     /// Changes the numbers of a limit at this moment.
     pub(crate) fn change(&mut self, limit: LimitName, old: &Algorithm, new: &Algorithm, now: Timestamp) {
+        let former = self.former.entry(limit).or_default();
+        former.push((*old, now));
+        let surplus = former.len().saturating_sub(FORMER_MAX);
+        former.drain(..surplus);
         for ((name, _), kept) in &mut self.buckets {
             if *name == limit {
-                kept.bucket.change(old, new, now);
                 kept.occupies_until = kept.occupies_until.max(now + occupied_for(new));
             }
         }
     }
 
+    /// Returns true if a full store may have dropped the bucket: it was going to be full by now, and counts only because
+    /// its limit has got other numbers since.
+    pub(crate) fn may_be_dropped(&self, line: &Line, now: Timestamp) -> bool {
+        self.buckets.get(&(line.limit, line.id)).is_some_and(|kept| kept.bucket.was_full(now))
+    }
+
+    /// Returns the answer to one charge alone, and changes nothing.
+    pub(crate) fn peek(&self, line: &Line, now: Timestamp) -> Decision {
+        let mut peeked = Self::new(self.sharing);
+        peeked.former.clone_from(&self.former);
+        peeked.buckets.extend(
+            self.buckets.get_key_value(&(line.limit, line.id)).map(|(key, kept)| (*key, kept.clone())),
+        );
+        peeked.take_over(line);
+        peeked.alone(line, now)
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.buckets.clear();
+        self.former.clear();
         self.logs.clear();
     }
 
@@ -143,7 +172,7 @@ impl Model {
         match line.algorithm {
             // A rate that has faded is forgotten at another moment.
             Algorithm::SmoothedRate(_) => false,
-            _ => self.alone(&nothing, now).remaining < line.algorithm.cost_max(),
+            _ => self.peek(&nothing, now).remaining < line.algorithm.cost_max(),
         }
     }
 
@@ -162,6 +191,14 @@ impl Model {
         }
         for log in self.changed_logs.drain(..) {
             replica.logs.insert(log, self.logs.get(&log).cloned().unwrap_or_default());
+        }
+    }
+
+    /// Converts the bucket of a line to the numbers that its limit has now.
+    fn take_over(&mut self, line: &Line) {
+        if let Some(kept) = self.buckets.get_mut(&(line.limit, line.id)) {
+            let former = self.former.get(line.limit).map_or(&[][..], Vec::as_slice);
+            kept.bucket.take_over(former, &line.algorithm);
         }
     }
 

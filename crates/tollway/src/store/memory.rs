@@ -32,6 +32,7 @@ mod slots;
 mod table;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
 use thiserror::Error;
@@ -39,8 +40,8 @@ use tollway_core::algorithm::{
     Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucket, TokenBucketState,
 };
 use tollway_core::{
-    Algorithm, Bill, CHARGES_MAX, Charge, ChargeError, Decision, Limit, Nanos, OnFull, Refund, Timestamp,
-    Verdict,
+    Algorithm, Bill, CHARGES_MAX, Charge, ChargeError, Decision, FormerBuckets, Limit, Nanos, OnFull, Refund,
+    Timestamp, Verdict,
 };
 
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
@@ -158,6 +159,8 @@ pub struct Memory {
     /// The shard that a full store looks at first. By turns, so that shards with buckets that are used again and again
     /// cannot keep it from the others.
     full_sweep_shard: AtomicUsize,
+    /// The token buckets that sweeps keep although they have expired.
+    former: RwLock<FormerBuckets>,
     sweeps: AtomicU64,
     swept: AtomicU64,
     refused_full: AtomicU64,
@@ -210,6 +213,7 @@ impl Memory {
             log_entries_max: 1 << (entries_max / LOG_SHARE).ilog2(),
             sweep_shard: AtomicUsize::new(0),
             full_sweep_shard: AtomicUsize::new(0),
+            former: RwLock::default(),
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
@@ -435,11 +439,12 @@ impl Memory {
     pub fn sweep(&self, slots: usize, now: Timestamp) -> usize {
         // One more than there are: the first shard may have been swept from its middle on.
         let (mut looked_at, mut dropped, mut shards_left) = (0, 0, self.shards.len() + 1);
+        let former = self.former.read().unwrap_or_else(PoisonError::into_inner);
         while looked_at < slots && shards_left > 0 {
             let at = self.sweep_shard.load(Ordering::Relaxed);
             let number = at & (self.shards.len() - 1);
             let (swept, finished) =
-                self.shards.sweep(number, (slots - looked_at).min(SWEEP_SLOTS_PER_LOCK), now);
+                self.shards.sweep(number, (slots - looked_at).min(SWEEP_SLOTS_PER_LOCK), now, &former);
             if finished {
                 // Two concurrent sweeps may both move on and skip a shard, which is then swept in the next round.
                 self.sweep_shard.store(at.wrapping_add(1), Ordering::Relaxed);
@@ -453,6 +458,12 @@ impl Memory {
         }
         self.count_swept(dropped);
         dropped
+    }
+
+    /// Sets the expired token buckets that sweeps keep, for a policy that is about to replace another. A full store
+    /// drops them before it refuses a new id.
+    pub fn keep_former(&self, former: FormerBuckets) {
+        *self.former.write().unwrap_or_else(PoisonError::into_inner) = former;
     }
 
     /// Returns counters that describe what the store holds and has done.

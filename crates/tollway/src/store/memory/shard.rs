@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-use tollway_core::Timestamp;
 use tollway_core::algorithm::{
     Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
     TokenBucketState,
 };
+use tollway_core::{FormerBuckets, Timestamp};
 
 pub(super) use self::hot_bucket::HotBucket;
 use super::slot::StoredBucket;
@@ -140,10 +140,13 @@ macro_rules! tables {
             }
 
             /// Sweeps the table that the sweep has reached. There is nothing beyond the last table.
-            fn sweep_table(&mut self, slots: usize, now: Timestamp) -> SweepResult {
+            fn sweep_table(&mut self, slots: usize, now: Timestamp, former: &FormerBuckets) -> SweepResult {
                 let SweepPosition { table, slot } = self.sweep;
+                let has_former = table == TokenBucketState::TABLE_INDEX;
+                let dropped_at =
+                    |expires_at| if has_former { former.dropped_at(expires_at) } else { expires_at };
                 match table {
-                    $($index => self.$table.sweep(slot, slots, now),)*
+                    $($index => self.$table.sweep(slot, slots, now, dropped_at),)*
                     _ => SweepResult::default(),
                 }
             }
@@ -327,9 +330,16 @@ impl Shards {
         swept
     }
 
-    /// Drops the expired buckets among the next `slots` slots of one table, and returns whether the whole shard is
-    /// done. A shard that is empty or locked is skipped: a sweep can wait, a decision cannot.
-    pub(super) fn sweep(&self, number: usize, slots: usize, now: Timestamp) -> (SweepResult, bool) {
+    /// Drops the expired buckets among the next `slots` slots of one table, without those of former numbers that are
+    /// still needed, and returns whether the whole shard is done. A shard that is empty or locked is skipped: a sweep
+    /// can wait, a decision cannot.
+    pub(super) fn sweep(
+        &self,
+        number: usize,
+        slots: usize,
+        now: Timestamp,
+        former: &FormerBuckets,
+    ) -> (SweepResult, bool) {
         let in_use_or_empty = (SweepResult::default(), true);
         let shard = &self.shards[number];
         let Some(mut tables) = shard.tables.try_lock() else { return in_use_or_empty };
@@ -338,7 +348,7 @@ impl Shards {
             tables.sweep = SweepPosition::default();
             return in_use_or_empty;
         }
-        let swept = tables.sweep(slots, now);
+        let swept = tables.sweep(slots, now, former);
         self.publish_locations(number, &mut tables);
         let finished = swept.next.is_none() && tables.sweep.table == 0;
         (swept, finished)
@@ -391,8 +401,8 @@ impl TableLocation {
 }
 
 impl Tables {
-    fn sweep(&mut self, slots: usize, now: Timestamp) -> SweepResult {
-        let swept = self.sweep_table(slots, now);
+    fn sweep(&mut self, slots: usize, now: Timestamp, former: &FormerBuckets) -> SweepResult {
+        let swept = self.sweep_table(slots, now, former);
         self.sweep = match swept.next {
             Some(slot) => SweepPosition { table: self.sweep.table, slot },
             None => SweepPosition { table: (self.sweep.table + 1) % TABLES, slot: 0 },

@@ -228,8 +228,15 @@ impl<B: StoredBucket> Table<B> {
         found.is_ok()
     }
 
-    /// Drops the expired buckets among the next `slots` slots from `start` on.
-    pub(super) fn sweep(&mut self, start: usize, slots: usize, now: Timestamp) -> SweepResult {
+    /// Drops the buckets among the next `slots` slots from `start` on that have expired, and that `dropped_at` does not
+    /// keep any longer.
+    pub(super) fn sweep(
+        &mut self,
+        start: usize,
+        slots: usize,
+        now: Timestamp,
+        dropped_at: impl Fn(Timestamp) -> Timestamp,
+    ) -> SweepResult {
         let (mut at, mut dropped, mut next_expiry) = (start, BucketCount::default(), Timestamp::MAX);
         for looked_at in 0..slots {
             let Some(slot) = self.slots.get(at) else {
@@ -250,11 +257,12 @@ impl<B: StoredBucket> Table<B> {
                 // The journal may have an earlier state that expires later: it must get this one first.
                 next_expiry = next_expiry.min(now + MARKED_FOR);
                 at += 1;
-            } else if expires_at <= now {
+            } else if expires_at <= now && dropped_at(expires_at) <= now {
                 // The slots that follow move up by one, so this slot is looked at again.
                 dropped += BucketCount::one(tag);
                 self.remove_at(at);
             } else {
+                // Also of a bucket that is kept: a full store drops it, to make room.
                 next_expiry = next_expiry.min(expires_at);
                 at += 1;
             }
@@ -264,7 +272,10 @@ impl<B: StoredBucket> Table<B> {
 
     /// Drops all expired buckets, if there may be any.
     pub(super) fn sweep_if_due(&mut self, now: Timestamp) -> SweepResult {
-        if self.next_expiry <= now { self.sweep(0, usize::MAX, now) } else { SweepResult::default() }
+        if self.next_expiry > now {
+            return SweepResult::default();
+        }
+        self.sweep(0, usize::MAX, now, |expires_at| expires_at)
     }
 
     #[inline]
@@ -503,7 +514,7 @@ mod tests {
             match random.below(40) {
                 0..4 => assert_eq!(table.remove(tag), model.remove(&tag).is_some()),
                 4 => {
-                    let dropped = table.sweep(0, usize::MAX, now).dropped;
+                    let dropped = table.sweep(0, usize::MAX, now, |expires_at| expires_at).dropped;
                     let mut expired = BucketCount::default();
                     for (tag, _) in model.extract_if(.., |_, bucket| bucket.expires_at() <= now) {
                         expired += BucketCount::one(tag);
@@ -560,7 +571,7 @@ mod tests {
         }
         assert_sound(&table);
         assert!(table.take_moved() && table.location().1.count() > 100);
-        table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000));
+        table.sweep(0, usize::MAX, Timestamp::from_nanos(1_000), |expires_at| expires_at);
         assert!(table.len == 0 && table.slots.len() < 1_000, "{} slots", table.slots.len());
         assert!(table.take_moved() && table.location().1.count() == 1);
     }
