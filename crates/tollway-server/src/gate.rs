@@ -10,6 +10,7 @@ mod deadline;
 mod http;
 mod limit;
 mod open;
+mod reserved;
 mod resp;
 #[cfg(feature = "rls")]
 mod rls;
@@ -36,6 +37,7 @@ use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
 pub use self::open::{OpenGate, OpenGatesError, open_gates};
+pub use self::reserved::ReservedPorts;
 use self::tcp::TcpGate;
 pub(crate) use self::text::Rejected;
 pub use self::text::{KeyFileError, check_key_file};
@@ -229,15 +231,20 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
 }
 
 /// Returns a socket for each worker, all bound to one address: the kernel spreads connections and datagrams over them.
-pub(crate) fn bind(gate: &dyn Gate, workers: usize) -> io::Result<Vec<Socket>> {
+pub(crate) fn bind(gate: &dyn Gate, workers: usize, reserved: &mut ReservedPorts) -> io::Result<Vec<Socket>> {
     let (address, transport) = (gate.address(), gate.transport());
     let explain =
         |source: io::Error| io::Error::new(source.kind(), BindError { gate: gate.name(), address, source });
     // Sockets that share a port would also share it with another server. One that does not share finds out.
-    if address.port() != 0 {
-        bind_one(address, transport, false).map_err(explain)?;
-    }
-    let first = bind_one(address, transport, true).map_err(explain)?;
+    let first = match reserved.take(gate.name()) {
+        Some(reserved) => reserved,
+        None => {
+            if address.port() != 0 {
+                bind_one(address, transport, false).map_err(explain)?;
+            }
+            bind_one(address, transport, true).map_err(explain)?
+        }
+    };
     let bound = first.local_addr()?.as_socket().unwrap_or(address);
     let rest = (1..workers).map(|_| bind_one(bound, transport, true).map_err(explain));
     std::iter::once(Ok(first)).chain(rest).collect()

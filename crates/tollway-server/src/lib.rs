@@ -45,8 +45,8 @@ pub use audit::AuditFileError;
 pub use bounds::Bounds;
 pub use drain::{Signals, WorkerPanicked};
 pub use gate::{
-    BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError, TlsFileError, TlsFileWarning,
-    allow_connections, check_key_file, check_tls_files, open_gates,
+    BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError, ReservedPorts, TlsFileError,
+    TlsFileWarning, allow_connections, check_key_file, check_tls_files, open_gates,
 };
 pub use reload::ConfigFile;
 pub use server::{Server, Settings};

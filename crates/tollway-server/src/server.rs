@@ -15,7 +15,7 @@ use tracing::error;
 use crate::audit::{AuditLog, AuditWriter, Auditor};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, ConnectionLimit, Gate, Listed, raise_file_limit};
+use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, raise_file_limit};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::spans::{SpanThread, Spans};
@@ -45,6 +45,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// The file that the policy came from. Without one, nothing is reloaded.
     pub config: Option<ConfigFile>,
+    /// The ports at which clients wait already.
+    pub reserved: ReservedPorts,
 }
 
 impl Settings {
@@ -64,6 +66,7 @@ impl Settings {
             require_auth: false,
             bounds,
             config: None,
+            reserved: ReservedPorts::default(),
         }
     }
 }
@@ -109,7 +112,8 @@ impl Server {
     /// Starts these gates instead of those that are configured.
     pub(crate) fn start_gates(settings: Settings, listed: Listed) -> io::Result<Self> {
         let Listed { gates, mut files, .. } = listed;
-        let Settings { limiter, echo, workers, watch, audit, otel, bounds, config, .. } = settings;
+        let Settings { limiter, echo, workers, watch, audit, otel, bounds, config, mut reserved, .. } =
+            settings;
         let workers = workers.max(1);
         let metrics = Arc::new(Metrics::new(workers));
         let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
@@ -118,7 +122,7 @@ impl Server {
         let mut addresses = Vec::with_capacity(gates.len());
         let mut by_worker: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for gate in &gates {
-            let sockets = gate::bind(&**gate, workers)?;
+            let sockets = gate::bind(&**gate, workers, &mut reserved)?;
             let bound = sockets[0].local_addr()?.as_socket();
             addresses.push((gate.name(), bound.unwrap_or_else(|| gate.address())));
             by_worker.iter_mut().zip(sockets).for_each(|(of_worker, socket)| of_worker.push(socket));

@@ -6,6 +6,7 @@
 
 mod disk;
 mod format;
+mod owner;
 mod reader;
 mod recovery;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use tollway_core::Nanos;
 pub(crate) use self::disk::Directory;
 pub(crate) use self::format::{BlockEncoder, BucketVisitor};
 pub use self::format::{FileKind, HeaderError};
+pub use self::owner::{JournalOwner, TakeOverError};
 pub use self::reader::FileSummary;
 pub use self::recovery::JournalError;
 pub(crate) use self::start::{HashIdentity, JournalStart};

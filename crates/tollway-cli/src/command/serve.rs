@@ -7,16 +7,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use tollway::config::{FileWatch, Gates, NamedFile, SmockronGate, StoreUrl};
 use tollway::engine::Engine;
-use tollway::journal::JournalSettings;
+use tollway::journal::{JournalOwner, JournalSettings};
 use tollway::store::memory::{BoundsError, MemoryBounds};
 use tollway::{Clock, Config};
 use tollway_server::{
-    BindError, ConfigFile, GateTlsError, KeyFileError, Server, Settings, Signals, TokenFileError,
+    BindError, ConfigFile, GateTlsError, KeyFileError, ReservedPorts, Server, Settings, Signals,
+    TokenFileError,
 };
 use tracing::info;
 
@@ -37,6 +39,7 @@ Examples:
   tollway serve
   tollway serve --config tollway.yaml --http 0.0.0.0:8080 --text off
   TOLLWAY_CONFIG=/etc/tollway/tollway.yaml RUST_LOG=debug tollway serve
+  tollway serve --data /var/lib/tollway --take-over     # restart without a gap: the running server is ended
 
 An address is an IP address and a port, localhost:8080, or :8080 for every interface (IPv6 and IPv4).
 A flag overrides its environment variable, and both override the file. TOLLWAY_STORE_PASSWORD is the password of the
@@ -51,6 +54,9 @@ pub(crate) struct Serve {
     /// The directory of the journal, which keeps the buckets in memory across restarts [default: none]
     #[arg(long, value_name = "DIR", env = "TOLLWAY_DATA")]
     data: Option<PathBuf>,
+    /// Takes over from the server that uses the journal: ends it, and goes on with its buckets while clients wait
+    #[arg(long, env = "TOLLWAY_TAKE_OVER")]
+    take_over: bool,
     /// The maximum number of buckets in memory
     #[arg(long, value_name = "N", env = "TOLLWAY_MAX_BUCKETS", value_parser = buckets)]
     max_buckets: Option<usize>,
@@ -88,6 +94,26 @@ pub(crate) struct Serve {
     log: LogFlags,
 }
 
+/// The longest time for the server that is replaced to drain and to write its journal.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
+
+/// Ends the server that uses the journal, if there is one, and returns the ports at which its clients wait meanwhile.
+/// They are bound before it ends, so that no client is refused.
+fn take_over(
+    journal: Option<&JournalSettings>,
+    gates: &Gates,
+    config: Option<&Path>,
+) -> anyhow::Result<ReservedPorts> {
+    let Some(journal) = journal else {
+        bail!("--take-over needs a journal, from which the buckets are taken over; add --data DIR")
+    };
+    let Some(owner) = JournalOwner::find(&journal.dir)? else { return Ok(ReservedPorts::default()) };
+    let reserved = ReservedPorts::bind(gates).map_err(|error| cannot_start(error, &[], config))?;
+    info!(pid = owner.pid(), "taking over: the server that uses the journal is told to end");
+    owner.end(TAKE_OVER_MAX)?;
+    Ok(reserved)
+}
+
 fn buckets(text: &str) -> Result<usize, String> {
     let buckets = text.parse().ok().filter(|buckets| *buckets > 0);
     buckets.ok_or_else(|| "must be a whole number of at least 1".to_owned())
@@ -106,6 +132,11 @@ impl Serve {
         if gates.are_off() {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
+        let reserved = if self.take_over {
+            take_over(journal.as_ref(), &gates, self.config.as_deref())?
+        } else {
+            ReservedPorts::default()
+        };
         let workers = self.workers.map_or_else(cores, usize::from);
         let (show, audit, otel) = (config.watch, config.audit.clone(), config.otel.clone());
         let named_files = config.named_files.clone();
@@ -120,6 +151,7 @@ impl Serve {
             otel,
             require_auth: self.require_auth,
             config: watched,
+            reserved,
             ..Settings::new(Arc::clone(&limiter))
         };
         let signals = Signals::catch().context("cannot handle signals")?;

@@ -1,5 +1,6 @@
 //! `tollway token`: makes a new token.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -44,6 +45,14 @@ pub(crate) struct Token {
 }
 
 impl Token {
+    /// Removes the file with the token, which was made a moment ago: a token without its line is of no use, and would
+    /// be in the way of the next attempt.
+    fn remove_out(&self) {
+        if let Some(path) = &self.out {
+            let _ = fs::remove_file(path);
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Outcome> {
         let token = NewToken::generate(&self.name, self.scope, self.limits.as_ref())?;
         // First, because a line without its token would be of no use.
@@ -53,7 +62,7 @@ impl Token {
         // Lines that begin with "#" are comments of a token file, so that all of standard error can be added to one.
         let place = match &self.append {
             Some(path) => {
-                token.append_to(path)?;
+                token.append_to(path).inspect_err(|_| self.remove_out())?;
                 format!("is now in {}", path.display())
             }
             None => "is for the token file of the server".to_owned(),

@@ -9,6 +9,7 @@ mod fleet_page;
 mod gate_pages;
 mod guard;
 mod guard_process;
+mod handover;
 mod http_page;
 mod journal;
 mod page;

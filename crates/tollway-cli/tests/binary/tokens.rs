@@ -211,6 +211,10 @@ fn a_token_goes_to_a_new_file_that_only_its_owner_can_read() {
         !fs::read_to_string(folder.join("tokens.txt")).unwrap().contains("other"),
         "no line without a token"
     );
+    // And no token without a line: the name is taken.
+    let again = ["token", "shop", "--scope", "decide", "--append", "tokens.txt", "--out", "again.token"];
+    assert_eq!(run_in(&folder, &again).code, 2);
+    assert!(!folder.join("again.token").exists());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
+use tollway::store::{NodeHealth, NodeState};
 use tollway_server::{OpenGatesError, Scope, Server, Settings};
 use tollway_testbed::{TEST_TIMEOUT, eventually};
 use tollway_wire::rls::SHOULD_RATE_LIMIT;
@@ -533,7 +534,13 @@ fn a_token_that_is_removed_does_not_watch_any_longer() {
 fn only_those_who_may_read_see_where_the_store_is() {
     let policy = "{ store: 'redis://127.0.0.1:1', limits: {} }";
     let config = tollway::Config::parse(policy, "policy.yaml").unwrap();
-    let open = || tollway::engine::Engine::open(config.clone(), tollway::Clock::monotonic()).unwrap();
+    let open = || {
+        let engine = tollway::engine::Engine::open(config.clone(), tollway::Clock::monotonic()).unwrap();
+        // Opening does not wait for the first attempt for longer than half a second.
+        let connects = |node: &NodeHealth| matches!(node.state, NodeState::Opening);
+        eventually("the end of the first attempt", || !engine.health().unwrap().nodes.iter().any(connects));
+        engine
+    };
     let tokens = Tokens::new();
     let with = start_limiter(open(), |settings| settings.gates.http_access = tokens.access());
     let without = start_limiter(open(), |_| {});

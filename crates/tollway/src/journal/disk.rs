@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The name of the file that a process locks while it uses the directory.
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 
 /// The directory of a journal. Clones are the same directory.
 pub(crate) trait Disk: Clone + Send + 'static {

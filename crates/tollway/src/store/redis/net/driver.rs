@@ -176,13 +176,13 @@ impl Driver {
             // A task that was aborted has nothing to report.
             Err(_) => return,
         };
-        let now = Instant::now();
+        let (now, mut first_attempt) = (Instant::now(), None);
         match event {
             Event::Answered { node, generation, number, pipeline, replies } => {
                 self.router.on_answered(node, generation, number, pipeline, replies, now);
             }
             Event::Connected { node, generation, outcome } => {
-                self.report_first_attempt(outcome.as_ref().err());
+                first_attempt = Some(outcome.as_ref().err().and_then(Misconfigured::of));
                 let outcome = outcome.map_err(failure).map(|(address, opened)| {
                     self.opened = Some(opened);
                     address
@@ -201,7 +201,7 @@ impl Driver {
             }
             Event::Rested(calls) => self.router.on_rested(calls, now),
             Event::Slots(ranges) => {
-                self.report_first_attempt(ranges.as_ref().err());
+                first_attempt = Some(ranges.as_ref().err().and_then(Misconfigured::of));
                 self.router.on_slots(ranges.map_err(failure), now);
             }
             Event::Done => {}
@@ -209,12 +209,15 @@ impl Driver {
         self.apply();
         // A connection that no action uses is closed.
         self.opened = None;
+        // Last: whoever has opened the store finds the state that the first attempt has led to.
+        if let Some(mistake) = first_attempt {
+            self.report_first_attempt(mistake);
+        }
     }
 
     /// Tells the caller that opens the store about the first attempt.
-    fn report_first_attempt(&mut self, error: Option<&DialError>) {
+    fn report_first_attempt(&mut self, mistake: Option<Misconfigured>) {
         if let Some(first_attempt) = self.first_attempt.take() {
-            let mistake = error.and_then(Misconfigured::of);
             // The caller may not have waited for it.
             let _ = first_attempt.send(mistake.map_or(Ok(()), Err));
         }
