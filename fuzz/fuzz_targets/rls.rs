@@ -2,13 +2,20 @@
 //! limits however often it is asked.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
+use tollway::config::Config;
+use tollway_core::Policy;
 use tollway_core::bill::CHARGES_MAX;
 use tollway_core::descriptor::{DescriptorBill, ENTRIES_MAX, RateLimitRequest};
 use tollway_wire::rls;
 
-const POLICY: &str = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: minute, requests_per_unit: 3}}\n\
+const LIMITS: &str = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: minute, requests_per_unit: 3}}\n\
     - {key: k, value: 'a*b*', share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}\n";
+
+static POLICY: LazyLock<Policy> =
+    LazyLock::new(|| Config::parse(LIMITS, "policy").expect("it is valid").policy);
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = rls::decode(bytes) {
@@ -22,8 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn charges(request: &RateLimitRequest<'_>) {
-    let policy = tollway::config::Config::parse(POLICY, "policy").expect("it is valid").policy;
-    if let Ok(bill) = DescriptorBill::new(&policy, request) {
+    if let Ok(bill) = DescriptorBill::new(&POLICY, request) {
         assert!(bill.charges().len() + bill.refunds().len() <= request.descriptors.len());
         let _ = bill.expression();
     }

@@ -82,7 +82,7 @@ impl<'a> ThrottleRequest<'a> {
 
     /// Returns the same request for the bucket of another key.
     #[inline]
-    pub(super) const fn with_key<'k>(&self, key: &'k [u8]) -> ThrottleRequest<'k> {
+    pub const fn with_key<'k>(&self, key: &'k [u8]) -> ThrottleRequest<'k> {
         let Self { dialect, inline, usage, quantity, .. } = *self;
         ThrottleRequest { dialect, key, inline, usage, quantity }
     }
