@@ -116,8 +116,9 @@ impl MemoryProcess {
         }
     }
 
-    /// Asks about a bucket that a full store may have dropped to make room, because it was going to be full by now under
-    /// the numbers that its limit had before a reload. Then its id may get up to one burst more, once for the change.
+    /// Asks about a bucket that a full store may have dropped to make room, because it was going to be full by now
+    /// under the numbers that its limit had before a reload. Then its id may get up to one burst more, once for the
+    /// change.
     fn find_out_if_dropped(&mut self, line: &Line, policy: &Policy, history: &mut History) {
         let (line, now) = (Line { cost: 0, ..*line }, self.clock.now());
         if !self.model.may_be_dropped(&line, now) {

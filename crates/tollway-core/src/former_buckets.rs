@@ -1,10 +1,10 @@
 //! The token buckets that a store keeps although they have expired, because their limit got other numbers.
 //!
-//! A bucket expires when it is full. If its limit is made slower while something of it is used, it is full later, but it
-//! still has the old moment in it until its id comes back and it is converted. A store that dropped it at the old moment
-//! would give that id a full bucket. A store finds buckets by hashes and does not know which of them belong to the limit.
-//! But all of them expire within the old fill time after the change: what expires then is kept until the new numbers
-//! would have filled any bucket.
+//! A bucket expires when it is full. If its limit is made slower while something of it is used, it is full later, but
+//! it still has the old moment in it until its id comes back and it is converted. A store that dropped it at the old
+//! moment would give that id a full bucket. A store finds buckets by hashes and does not know which of them belong to
+//! the limit. But all of them expire within the old fill time after the change: what expires then is kept until the new
+//! numbers would have filled any bucket.
 
 use std::collections::BTreeMap;
 

@@ -74,8 +74,8 @@ impl Ledger {
         self.ids.remove(&key);
     }
 
-    /// Changes the numbers of a limit: what was used stays used, up to what the new numbers hold. Numbers that come back
-    /// before an id is seen again find it as though they had never been away.
+    /// Changes the numbers of a limit: what was used stays used, up to what the new numbers hold. Numbers that come
+    /// back before an id is seen again find it as though they had never been away.
     pub(crate) fn change(&mut self, limit: LimitName, algorithm: &Algorithm, now: Timestamp) {
         let Algorithm::TokenBucket(numbers) = algorithm else { return };
         let changes = self.changes.entry(limit).or_default();

@@ -142,8 +142,8 @@ impl Model {
         }
     }
 
-    /// Returns true if a full store may have dropped the bucket: it was going to be full by now, and counts only because
-    /// its limit has got other numbers since.
+    /// Returns true if a full store may have dropped the bucket: it was going to be full by now, and counts only
+    /// because its limit has got other numbers since.
     pub(crate) fn may_be_dropped(&self, line: &Line, now: Timestamp) -> bool {
         self.buckets.get(&(line.limit, line.id)).is_some_and(|kept| kept.bucket.was_full(now))
     }

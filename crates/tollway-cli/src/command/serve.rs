@@ -39,7 +39,7 @@ Examples:
   tollway serve
   tollway serve --config tollway.yaml --http 0.0.0.0:8080 --text off
   TOLLWAY_CONFIG=/etc/tollway/tollway.yaml RUST_LOG=debug tollway serve
-  tollway serve --data /var/lib/tollway --take-over     # restart without a gap: the running server is ended
+  tollway serve --data /var/lib/tollway --take-over     # replaces the server that runs, with its buckets
 
 An address is an IP address and a port, localhost:8080, or :8080 for every interface (IPv6 and IPv4).
 A flag overrides its environment variable, and both override the file. TOLLWAY_STORE_PASSWORD is the password of the
