@@ -34,6 +34,13 @@ fn no_seed_breaks_a_promise() {
     }
 }
 
+/// A limit was changed at the very moment of a grant, and the ledger went on with its old numbers.
+#[test]
+fn a_change_at_the_moment_of_a_grant_is_judged_by_the_new_numbers() {
+    let history = simulate(53, 46_500, None);
+    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     for (plant, seed) in FOUND_BY {

@@ -17,8 +17,16 @@ const CHANGES_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     ids: HashMap<(LimitName, Id), Grants>,
-    /// The changes of each limit, with the numbers that it has from then on.
-    changes: HashMap<LimitName, Vec<(i128, TokenBucket)>>,
+    changes: HashMap<LimitName, Changes>,
+}
+
+/// The changes of one limit.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    /// The number of all changes.
+    count: usize,
+    /// The last of them, with the numbers that the limit has from then on.
+    last: Vec<(i128, TokenBucket)>,
 }
 
 /// The units that one id was granted and that have not leaked yet, in nanoseconds of its rate.
@@ -26,6 +34,8 @@ pub(crate) struct Ledger {
 struct Grants {
     level: i128,
     at: i128,
+    /// The number of changes of the limit before that. A change may come at the same moment as a grant, after it.
+    changes: usize,
     unit: i128,
     /// The part that was granted since everything was last safe from a crash.
     unsafe_level: i128,
@@ -79,9 +89,10 @@ impl Ledger {
     pub(crate) fn change(&mut self, limit: LimitName, algorithm: &Algorithm, now: Timestamp) {
         let Algorithm::TokenBucket(numbers) = algorithm else { return };
         let changes = self.changes.entry(limit).or_default();
-        changes.push((now.as_nanos().into(), *numbers));
-        let surplus = changes.len().saturating_sub(CHANGES_MAX);
-        changes.drain(..surplus);
+        changes.count += 1;
+        changes.last.push((now.as_nanos().into(), *numbers));
+        let surplus = changes.last.len().saturating_sub(CHANGES_MAX);
+        changes.last.drain(..surplus);
     }
 
     /// Says that everything so far is safe from a crash.
@@ -101,10 +112,12 @@ impl Ledger {
     /// Returns the grants of an id as they are now, under these numbers.
     fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Grants {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));
-        let new = Grants { level: 0, at: now, unit, unsafe_level: 0 };
+        let changes = self.changes.entry(key.0).or_default();
+        let new = Grants { level: 0, at: now, changes: changes.count, unit, unsafe_level: 0 };
         let grants = self.ids.entry(key).or_insert(new);
-        let changes = self.changes.get(key.0).map_or(&[][..], Vec::as_slice);
-        let later = &changes[changes.partition_point(|(at, _)| *at <= grants.at)..];
+        let later = (changes.count - grants.changes).min(changes.last.len());
+        let later = &changes.last[changes.last.len() - later..];
+        grants.changes = changes.count;
         if later.len() == CHANGES_MAX && !later.iter().any(|(_, numbers)| self::unit(numbers) == grants.unit)
         {
             // Its bucket may be forgotten: not more than eight changes are remembered.
