@@ -28,8 +28,11 @@ const GET: &[u8] = b"GET /?id=alice HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const GIF_END: &[u8] = b"\0\x3b";
 /// The number of handshakes in a storm.
 const STORM: usize = 1_000;
+/// The number of storms for each turn of the other measurement. One takes a fifth of a second, in which whatever else
+/// the machine does changes the p99.
+const STORMS_PER_TURN: usize = 3;
 /// The time before each storm in which the same client is timed.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_millis(300);
 /// The time between two requests of the client whose answers are timed.
 const PACE: Duration = Duration::from_micros(500);
 const BODY: &str = r#"{"limit":"PerUser","id":"alice","cost":1}"#;
@@ -78,7 +81,10 @@ fn main() -> io::Result<()> {
         };
         part += &format!("| {} | {rate:.0} | {:.1} µs | {ratio} |\n", standing.name, load.cpu_micros());
     }
-    part += &measure_storms(secured.address, &config, options.turns)?;
+    // Their connections are not needed any more.
+    drop(loads);
+    let second = start_tollway(tollway, scratch.path(), "second", Some(&certificates))?;
+    part += &measure_storms([&secured, &second, &nginx_secured], &config, options.turns * STORMS_PER_TURN)?;
     publish(&options, "cargo xtask bench tls", "tls", &part)
 }
 
@@ -203,50 +209,99 @@ fn start_nginx(scratch: &Path, certificates: Option<&Certificates>) -> io::Resul
     BenchServer::start(command, address)
 }
 
-/// Times the requests of a client with an open connection, while nothing else happens and during storms.
-fn measure_storms(address: SocketAddr, config: &Arc<ClientConfig>, storms: usize) -> io::Result<String> {
-    let mut live = connect(address, config)?;
-    let (mut quiet, mut stormy, mut ratios, mut worst, mut took) = (vec![], vec![], vec![], vec![], vec![]);
-    for _ in 0..storms {
-        let until = Instant::now() + QUIET;
-        let calm = paced(&mut live, || Instant::now() < until)?;
-        let storm_is_over = AtomicBool::new(false);
-        let (during, time) = thread::scope(|scope| {
+/// A client that is timed, and the server that gets the handshakes meanwhile.
+struct Arrangement<'a> {
+    name: &'static str,
+    live: StreamOwned<ClientConnection, TcpStream>,
+    request: &'a [u8],
+    storm_at: SocketAddr,
+    calm: Vec<f64>,
+    stormy: Vec<f64>,
+    ratios: Vec<f64>,
+    took: Vec<f64>,
+}
+
+impl<'a> Arrangement<'a> {
+    fn new(
+        name: &'static str,
+        live_at: SocketAddr,
+        request: &'a [u8],
+        storm_at: SocketAddr,
+        config: &Arc<ClientConfig>,
+    ) -> io::Result<Self> {
+        let live = connect(live_at, config)?;
+        Ok(Self { name, live, request, storm_at, calm: vec![], stormy: vec![], ratios: vec![], took: vec![] })
+    }
+
+    /// Times the client for a while, and then during a storm.
+    fn run(&mut self, config: &Arc<ClientConfig>) -> io::Result<()> {
+        let (until, storm_is_over) = (Instant::now() + QUIET, AtomicBool::new(false));
+        let Self { live, request, storm_at, .. } = self;
+        let calm = paced(live, request, || Instant::now() < until)?;
+        let (stormy, took) = thread::scope(|scope| {
             let storm = scope.spawn(|| {
-                let made = storm(address, config);
+                let made = storm(*storm_at, config);
                 storm_is_over.store(true, Ordering::SeqCst);
                 // What was opened is closed after the measurement, which is one of handshakes.
                 made.map(|(time, _clients)| time)
             });
-            let during = paced(&mut live, || !storm_is_over.load(Ordering::SeqCst));
-            (during, storm.join().expect("a storm does not panic"))
+            let stormy = paced(live, request, || !storm_is_over.load(Ordering::SeqCst));
+            (stormy, storm.join().expect("a storm does not panic"))
         });
-        let (calm, during) = (percentiles(calm), percentiles(during?));
-        quiet.push(calm.0);
-        stormy.push(during.0);
-        ratios.push(during.0 / calm.0);
-        worst.push(during.1);
-        took.push(time?.as_secs_f64() * 1e3);
+        let stormy = stormy?;
+        self.ratios.push(percentile(&stormy, 990) / percentile(&calm, 990));
+        self.calm.extend(calm);
+        self.stormy.extend(stormy);
+        self.took.push(took?.as_secs_f64() * 1e3);
+        Ok(())
     }
-    let rows = [
-        ("p99 without handshakes", Spread::of(quiet), 0, " µs"),
-        ("p99 while they are made", Spread::of(stormy), 0, " µs"),
-        ("ratio of these", Spread::of(ratios), 2, ""),
-        ("the slowest answer while they are made", Spread::of(worst), 0, " µs"),
-        ("all handshakes took", Spread::of(took), 0, " ms"),
+}
+
+/// Times the requests of a client with an open connection while nothing else happens and during storms. A storm is also
+/// work of the client, on the same machine, so it is made at another server, too. A difference between those two rows
+/// means something only if it is larger than the spread of single storms.
+fn measure_storms(
+    [secured, second, nginx]: [&BenchServer; 3],
+    config: &Arc<ClientConfig>,
+    storms: usize,
+) -> io::Result<String> {
+    let (secured, second, nginx, spend) = (secured.address, second.address, nginx.address, post());
+    let mut arrangements = [
+        Arrangement::new("tollway", secured, &spend, secured, config)?,
+        Arrangement::new("tollway, handshakes at a second one", secured, &spend, second, config)?,
+        Arrangement::new("nginx", nginx, GET, nginx, config)?,
     ];
     let mut table = format!(
-        "\n| a client with a request every {PACE:?} by TLS, and {STORM} handshakes at once, {storms} times | |\n|---|---|\n"
+        "\nA client with a request every {PACE:?} by TLS, for {QUIET:?} without handshakes and then while {STORM} are made at \
+         once,\n{storms} times, alternating. The storm's own work is in all rows: its client has the core of the client \
+         that is timed.\n\n\
+         | the client asks | p99 without handshakes | p99 while they are made | ratio | ratio of one storm | 99.9 % within | all handshakes took |\n\
+         |---|---|---|---|---|---|---|\n"
     );
-    for (name, spread, digits, unit) in rows {
-        table += &format!("| {name} | {spread:.digits$}{unit} |\n");
+    for _ in 0..storms {
+        for arrangement in &mut arrangements {
+            arrangement.run(config)?;
+        }
+    }
+    for Arrangement { name, calm, stormy, ratios, took, .. } in arrangements {
+        let [calm, stormy, worst] =
+            [percentile(&calm, 990), percentile(&stormy, 990), percentile(&stormy, 999)];
+        let (ratios, took) = (Spread::of(ratios), Spread::of(took));
+        table += &format!(
+            "| {name} | {calm:.0} µs | {stormy:.0} µs | {:.2} | {ratios:.2} | {worst:.0} µs | {took:.0} ms |\n",
+            stormy / calm
+        );
     }
     Ok(table)
 }
 
 /// Sends requests at a fixed pace while the condition holds, and returns the microseconds that each waited.
-fn paced(live: &mut dyn Connection, mut goes_on: impl FnMut() -> bool) -> io::Result<Vec<f64>> {
-    let (request, mut waited, mut due) = (post(), Vec::new(), Instant::now());
+fn paced(
+    live: &mut dyn Connection,
+    request: &[u8],
+    mut goes_on: impl FnMut() -> bool,
+) -> io::Result<Vec<f64>> {
+    let (mut waited, mut due) = (Vec::new(), Instant::now());
     while goes_on() {
         // A request that is late because of the answer before has waited since it was due. One that is late because
         // this thread was not woken in time has not.
@@ -257,7 +312,7 @@ fn paced(live: &mut dyn Connection, mut goes_on: impl FnMut() -> bool) -> io::Re
         } else {
             due
         };
-        send(live, &request)?;
+        send(live, request)?;
         receive(live)?;
         waited.push(began.elapsed().as_nanos() as f64 / 1e3);
         due = began + PACE;
@@ -265,10 +320,11 @@ fn paced(live: &mut dyn Connection, mut goes_on: impl FnMut() -> bool) -> io::Re
     Ok(waited)
 }
 
-/// Returns the 99th percentile, and the greatest.
-fn percentiles(mut waited: Vec<f64>) -> (f64, f64) {
+/// Returns the time that this part of the requests, of a thousand, waited at most.
+fn percentile(waited: &[f64], per_mille: usize) -> f64 {
+    let mut waited = waited.to_vec();
     waited.sort_by(f64::total_cmp);
-    (waited[waited.len() * 99 / 100], waited[waited.len() - 1])
+    waited[waited.len() * per_mille / 1_000]
 }
 
 /// Makes many handshakes at once, and returns the time until the last was done, and the open connections.

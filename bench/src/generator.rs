@@ -22,6 +22,8 @@ pub struct LoadResult {
     pub p99: f64,
     /// The 99.9th percentile of the latency, in nanoseconds.
     pub p999: f64,
+    /// The longest latency, in nanoseconds.
+    pub max: f64,
     /// Requests that were denied.
     pub denied: u64,
     /// The number of datagrams that were not answered.
@@ -53,6 +55,7 @@ impl LoadGenerator {
             rate: number(&said["requests_per_second"])?,
             p99: number(&said["latency_ns"]["p99"])?,
             p999: number(&said["latency_ns"]["p999"])?,
+            max: number(&said["latency_ns"]["max"])?,
             denied: said["denied"].as_u64().unwrap_or_default(),
             unanswered: said["unanswered"].as_u64().unwrap_or_default(),
         })

@@ -32,9 +32,17 @@ impl BenchServer {
         Self::start_on(CLIENT_CORE, &command, address)
     }
 
+    /// Starts `command` on all cores: for a server that is not measured under load.
+    pub fn start_on_all_cores(command: Command, address: SocketAddr) -> io::Result<Self> {
+        Self::wait_for(command, address)
+    }
+
     fn start_on(core: &str, command: &Command, address: SocketAddr) -> io::Result<Self> {
-        let mut pinned = on_core(core, command);
-        let process = pinned.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Self::wait_for(on_core(core, command), address)
+    }
+
+    fn wait_for(mut command: Command, address: SocketAddr) -> io::Result<Self> {
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let peer = Self { process, address };
         let started = Instant::now();
         while TcpStream::connect(address).is_err() {
@@ -83,7 +91,7 @@ pub fn nginx(scratch: &Path, name: &str, http: &str) -> io::Result<Command> {
         &config,
         format!(
             "daemon off; master_process off; worker_processes 1; pid {place}/nginx.pid; error_log /dev/null;
-             events {{ worker_connections 1024; }}
+             events {{ worker_connections 4096; }}
              http {{
                  access_log off; keepalive_requests 1000000000;
                  client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;

@@ -91,7 +91,7 @@ impl Fleet {
         gatekeepers.iter().for_each(|(_, link)| link.connect());
         schedule.after(Nanos::ZERO, FleetEvent::Step.into());
         Self {
-            engine: Engine::with(policy, Memory::new(1_000), clock.clone()),
+            engine: Engine::with(policy, Memory::with_known_hashes(1_000, [1, 2]), clock.clone()),
             clock,
             interval: Nanos::new(1_000_000_000 / per_second),
             burst: i128::from(burst),

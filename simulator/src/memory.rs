@@ -28,6 +28,8 @@ pub(crate) struct MemoryProcess {
     ids: u64,
     max_buckets: usize,
     is_crowded: bool,
+    /// The numbers that its buckets are hashed with. Which expired buckets a sweep drops first depends on them.
+    hash_key: [u64; 2],
     plant: Option<Plant>,
 }
 
@@ -37,9 +39,15 @@ impl MemoryProcess {
         let is_crowded = random.one_in(3);
         let (ids, max_buckets) = if is_crowded { (200, random.pick(&[20, 60])) } else { (12, 100_000) };
         let (clock, numbers) = (Clock::simulated(START), Numbers::any(random));
-        let engine = Engine::with(numbers.policy(), Memory::new(max_buckets), clock.clone());
+        // Of a copy: the numbers that follow, and so the histories of kept seeds, stay the same.
+        let hash_key = [(); 2].map({
+            let mut copy = random.clone();
+            move |()| copy.any()
+        });
+        let memory = Memory::with_known_hashes(max_buckets, hash_key);
+        let engine = Engine::with(numbers.policy(), memory, clock.clone());
         let (model, ledger) = (Model::new(Sharing::Own), Ledger::default());
-        Self { engine, clock, numbers, model, ledger, ids, max_buckets, is_crowded, plant }
+        Self { engine, clock, numbers, model, ledger, ids, max_buckets, is_crowded, hash_key, plant }
     }
 
     /// Takes one step: mostly a request, now and then a reload, a sweep or a crash.
@@ -86,7 +94,7 @@ impl MemoryProcess {
 
     /// Starts the process again, with nothing in its memory.
     fn crash(&mut self, history: &mut History) {
-        let memory = Memory::new(self.max_buckets);
+        let memory = Memory::with_known_hashes(self.max_buckets, self.hash_key);
         self.engine = Engine::with(self.numbers.policy(), memory, self.clock.clone());
         self.model.clear();
         self.ledger.crashed();

@@ -345,7 +345,7 @@ impl Process {
         let url = RedisUrl::new(Topology::Single(address));
         let (redis, driver) = Redis::simulated(&url, random.any());
         let clock = Clock::simulated(START);
-        let store = Store::Redis(redis, Memory::new(1_000));
+        let store = Store::Redis(redis, Memory::with_known_hashes(1_000, [1, 2]));
         let engine = Engine::with(numbers.policy(), store, clock.clone());
         Self {
             engine,

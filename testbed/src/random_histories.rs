@@ -76,7 +76,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// A generator that gives the same numbers for the same seed, so that a failure can be repeated (SplitMix64).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {

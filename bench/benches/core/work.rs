@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use tollway::core::algorithm::{Algorithm, TokenBucket};
-use tollway::core::{Bill, Charge, Decision, Limit, Nanos, Policy};
-use tollway::engine::BlockingEngine;
+use tollway::core::{Decision, Limit, Nanos, Policy};
 use tollway::store::memory::Memory;
 use tollway::{Clock, Handle, Limiter};
 use tollway_bench::id_stream::{IdBuffer, IdDraw, Popularity};
@@ -126,8 +125,6 @@ pub(crate) fn limiter(names: &[&str], algorithm: impl Into<Algorithm>, ids: u32)
 /// A caller that asks Tollway on one thread.
 pub(crate) struct Caller {
     handle: Handle,
-    limiter: Limiter,
-    engine: BlockingEngine,
     decisions: Vec<Decision>,
 }
 
@@ -135,8 +132,6 @@ impl Caller {
     pub(crate) fn new(limiter: &Limiter, limit: &str) -> Self {
         Self {
             handle: limiter.handle(limit).expect("it is configured"),
-            limiter: limiter.clone(),
-            engine: limiter.engine().blocking(),
             decisions: Vec::with_capacity(BATCH),
         }
     }
@@ -154,16 +149,7 @@ impl Caller {
     /// Spends one for each id of one batch, and returns how many were allowed.
     pub(crate) fn spend_batch(&mut self, ids: &[String]) -> usize {
         self.decisions.clear();
-        self.spend_many(ids);
+        self.handle.spend_many(ids, 1, &mut self.decisions).expect("ids and costs that the limit takes");
         self.decisions.iter().filter(|decision| decision.allowed()).count()
-    }
-
-    fn spend_many(&mut self, ids: &[String]) {
-        let policy = self.limiter.policy();
-        let limit = policy.limit(self.handle.name()).expect("it is configured");
-        let mut charges = Vec::with_capacity(BATCH);
-        charges.extend(ids.iter().filter_map(|id| Charge::new(limit, id.as_bytes(), 1).ok()));
-        let bills: Vec<_> = charges.iter().map(Bill::one).collect();
-        self.decisions.extend(self.engine.settle(&bills));
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tollway::core::{Bill, Charge, ChargeRequest, RuleBill};
-use tollway::{Handle, Limiter, SlidingLog, TokenBucket};
+use tollway::{FixedWindow, Handle, Limiter, SlidingLog, TokenBucket};
 
 /// The requests of each path.
 pub(crate) const REQUESTS: usize = 32_768;
@@ -39,7 +39,30 @@ pub(crate) fn spend_denied() -> Result<(), Box<dyn Error>> {
 }
 
 /// Spends on ids in no order, 64 at a time.
-pub(crate) fn spend_in_batches() -> Result<(), Box<dyn Error>> {
+pub(crate) fn spend_many() -> Result<(), Box<dyn Error>> {
+    let (handle, ids) = (generous(&[LIMIT])?.handle(LIMIT)?, ids());
+    spend_each(&handle, &ids);
+    let mut decisions = Vec::with_capacity(BATCH);
+    let spend = |ids: &[String]| {
+        decisions.clear();
+        handle
+            .spend_many(ids, 1, &mut decisions)
+            .map_or(0, |()| decisions.iter().filter(|made| made.allowed()).count())
+    };
+    counted(|| ids.chunks(BATCH).map(spend).sum(), REQUESTS)
+}
+
+/// Spends on ids in no order, under a limit whose buckets are windows.
+pub(crate) fn spend_window() -> Result<(), Box<dyn Error>> {
+    let window = FixedWindow::new(1_000_000, Duration::from_secs(3_600), Duration::ZERO)?;
+    let limiter = Limiter::builder().limit(LIMIT, window).build()?;
+    let (handle, ids) = (limiter.handle(LIMIT)?, ids());
+    spend_each(&handle, &ids);
+    counted(|| spend_each(&handle, &ids), REQUESTS)
+}
+
+/// Settles bills of one charge for ids in no order, 64 at a time, as the gates do.
+pub(crate) fn settle_in_batches() -> Result<(), Box<dyn Error>> {
     let limiter = generous(&[LIMIT])?;
     let ids = ids();
     spend_each(&limiter.handle(LIMIT)?, &ids);

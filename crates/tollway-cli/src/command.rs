@@ -3,6 +3,7 @@
 mod arguments;
 mod ask;
 mod bench;
+mod buckets;
 mod completions;
 mod explain;
 mod guard;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     Explain(explain::Explain),
     Keys(keys::Keys),
+    Buckets(buckets::Buckets),
     Top(top::Top),
     Text(text::Text),
     Throttr(throttr::Throttr),
@@ -85,6 +87,7 @@ impl Command {
             Self::Inspect(inspect) => inspect.run(),
             Self::Explain(explain) => explain.run(),
             Self::Keys(keys) => keys.run(),
+            Self::Buckets(buckets) => buckets.run(),
             Self::Top(top) => top.run(),
             Self::Text(text) => text.run(),
             Self::Throttr(throttr) => throttr.run(),

@@ -24,6 +24,11 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
                 "the server asks for a certificate of its own authority: --tls-cert FILE and --tls-key FILE"
             }
             TlsFailure::NotTls => "if the gate uses no TLS, write its address as http://HOST:PORT",
+            // The name that the library has for it, which is a part of no type.
+            _ if format!("{source:?}").contains("CaUsedAsEndEntity") => {
+                "the certificate of the server is an authority itself; make another one for the server, signed by it \
+                 (docs/tls.md)"
+            }
             _ => return None,
         },
         _ => return None,

@@ -46,11 +46,11 @@ pub use event_stream::EventStream;
 pub use raw_response::RawResponse;
 pub use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest};
 pub use tollway_wire::http::{
-    BucketReport, DECISIONS_EVENT, GateState, HttpRuleRequest, InspectQuery, KeysPage, KeysQuery, LastDenial,
-    LimitHistory, LimitState, LiveCounts, LiveEvent, LiveHistory, LiveLatency, LiveSnapshot, RecordQuery,
-    RecordedIds, RecordingProgress, RecordingStart, ResponseError, Rfc3339, RuleExplanation, RulePart,
-    RulePartKind, RuleResponse, ServerResponse, ServerSentEvent, ServerState, StateSummary, StoreNode,
-    StoreState, SubjectKind, TopEntry,
+    BucketReport, BucketsPage, DECISIONS_EVENT, ExportQuery, GateState, HttpRuleRequest, ImportCounts,
+    ImportQuery, InspectQuery, KeysPage, KeysQuery, LastDenial, LimitHistory, LimitState, LiveCounts,
+    LiveEvent, LiveHistory, LiveLatency, LiveSnapshot, RecordQuery, RecordedIds, RecordingProgress,
+    RecordingStart, ResponseError, Rfc3339, RuleExplanation, RulePart, RulePartKind, RuleResponse,
+    ServerResponse, ServerSentEvent, ServerState, StateSummary, StoreNode, StoreState, SubjectKind, TopEntry,
 };
 
 /// The port of an address without one. A server listens there by default.
@@ -58,8 +58,8 @@ pub const DEFAULT_PORT: u16 = 8080;
 
 /// The port at which the admin gate of a server listens by default: `Client::new("127.0.0.1:8082")`.
 ///
-/// It answers `inspect`, `keys`, `explain`, `refund` and `reset`. A server without an admin gate that listens on
-/// loopback answers these at its HTTP gate.
+/// It answers `inspect`, `keys`, `export_buckets`, `import_buckets`, `explain`, `refund` and `reset`. A server without
+/// an admin gate that listens on loopback answers these at its HTTP gate.
 pub const ADMIN_PORT: u16 = 8082;
 
 /// The time that a call may take, connecting included, unless `with_timeout` sets another.

@@ -13,6 +13,7 @@
 //! [`Bucket::expires_at`] has passed and nobody can tell.
 
 mod fixed_window;
+mod moved;
 mod quota;
 mod sliding_log;
 mod sliding_window;
@@ -23,6 +24,7 @@ mod token_bucket;
 use thiserror::Error;
 
 pub use fixed_window::{FixedWindow, FixedWindowState};
+pub use moved::{ClockDifference, MovedState};
 pub use quota::{Change, Quota, QuotaCommand, QuotaOperation, QuotaOutcome, QuotaState, QuotaTtl, TtlUnit};
 pub use sliding_log::{LOG_MAX, LogSummary, SlidingLog, SlidingLogState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState, WINDOW_COUNT_MAX};
@@ -196,4 +198,79 @@ pub enum NumbersError {
         /// The longest period that the algorithm takes, such as `292 years`.
         max: &'static str,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::decision::Verdict;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn only_logs_grow() {
+        let (numbers, now) = (TokenBucket::new(5, 5, MINUTE).unwrap(), Timestamp::from_nanos(7));
+        let mut bucket = TokenBucketState::default();
+        assert!(bucket.charge(&numbers, 3, now).allowed());
+        assert_eq!((bucket.entries(), bucket.room(), bucket.entries_after(&numbers, 1, now)), (0, 0, 0));
+        let (numbers, mut log) = (SlidingLog::new(5, MINUTE).unwrap(), SlidingLogState::default());
+        assert!(log.charge(&numbers, 3, now).allowed());
+        assert_eq!((log.entries(), log.entries_after(&numbers, 1, now)), (3, 4));
+        assert!(log.room() >= 3);
+    }
+
+    #[test]
+    fn more_is_left_when_the_same_request_is_allowed_again_at_the_latest() {
+        let decision =
+            |retry, reset| Decision::new(Verdict::Deny, 0, Nanos::from_secs(retry), Nanos::from_secs(reset));
+        for algorithm in [
+            Algorithm::SlidingLog(SlidingLog::new(5, MINUTE).unwrap()),
+            Algorithm::Quota(Quota::new(5, MINUTE).unwrap()),
+        ] {
+            assert_eq!(algorithm.more_after(&decision(3, 10)), Nanos::from_secs(3));
+            assert_eq!(algorithm.more_after(&decision(20, 10)), Nanos::from_secs(10));
+            assert_eq!(algorithm.more_after(&decision(0, 10)), Nanos::from_secs(10), "it fits again at once");
+        }
+    }
+
+    #[test]
+    fn a_counter_tells_what_was_used_or_what_is_left() {
+        let (numbers, now) = (FixedWindow::new(5, MINUTE, Duration::ZERO).unwrap(), Timestamp::from_nanos(7));
+        let mut window = FixedWindowState::default();
+        assert!(window.charge(&numbers, 3, now).allowed());
+        assert_eq!(window.used(), 3);
+        let numbers = Quota::new(5, MINUTE).unwrap();
+        let mut used = QuotaState::default();
+        assert!(used.charge(&numbers, 3, now).allowed());
+        assert_eq!(used.counter(), 3);
+        assert_eq!(QuotaState::until(now, 9, used.unit()).counter(), 9);
+    }
+
+    #[test]
+    fn a_state_is_kept_as_it_was() {
+        let (ends_at, later, kept) =
+            (Timestamp::from_nanos(1_000), Timestamp::from_nanos(9_000), Nanos::new(64));
+        let window = SlidingWindowState::until(ends_at, 3, 7, kept);
+        assert_eq!(SlidingWindowState::from_words(window.to_words()), window);
+        assert_eq!((window.ends_at(), window.kept_after_end()), (ends_at, kept));
+        assert_eq!((window.current(), window.previous()), (3, 7));
+        let window = SlidingWindowState::until(ends_at, u64::MAX, u64::MAX, kept);
+        assert_eq!((window.current(), window.previous()), (WINDOW_COUNT_MAX, WINDOW_COUNT_MAX));
+        assert_eq!(window.kept_after_end(), kept, "no counter runs over into it");
+        let rate = SmoothedRateState::measured(ends_at, 2.5, later);
+        assert_eq!((rate.last(), rate.expires_at()), ((ends_at, 2.5), later));
+        let window = FixedWindowState::until(ends_at, 3);
+        assert_eq!((window.ends_at(), window.used()), (ends_at, 3));
+    }
+
+    #[test]
+    fn a_bucket_is_kept_for_as_long_as_it_can_change_an_answer() {
+        let sliding = |nanos| SlidingWindow::new(5, Duration::from_nanos(nanos)).unwrap().kept_after_end();
+        assert_eq!([1, 64, 65].map(sliding), [1, 64, 128].map(Nanos::new), "the next power of two");
+        let rate = SmoothedRate::new(5.0, MINUTE, false).unwrap();
+        let (low, high) = (rate.forget_after(999_999.9), rate.forget_after(1e6));
+        assert_eq!(high.get(), 40 * low.get(), "a million or more takes longer to fade to nothing");
+    }
 }

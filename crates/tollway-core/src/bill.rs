@@ -164,12 +164,12 @@ impl<'a> Bill<'a> {
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
         let (of_charges, of_rules) = decisions.split_at(self.charges.len());
-        let strictest = match self.expression {
+        let voted = match self.expression {
             Some(expression) => expression.answer(of_charges, &votes),
-            None => any_denies((0..self.charges.len()).filter_map(|index| vote(of_charges, index, &votes))),
+            None => strictest(of_charges.iter().enumerate().filter(|(index, _)| votes(*index))),
         };
-        let of_charges = strictest.or_else(|| of_charges.first().copied().map(never_denied));
-        let of_rules = (self.charges.len()..).zip(of_rules).map(|(index, rule)| rule.with_charge(index));
+        let of_charges = voted.or_else(|| of_charges.first().copied().map(never_denied));
+        let of_rules = strictest((self.charges.len()..).zip(of_rules));
         any_denies(of_charges.into_iter().chain(of_rules)).unwrap_or(Decision::UNLIMITED)
     }
 }
@@ -217,6 +217,15 @@ fn vote(decisions: &[Decision], index: usize, votes: &impl Fn(usize) -> bool) ->
 fn never_denied(first: Decision) -> Decision {
     let verdict = if first.allowed() { first.verdict } else { Verdict::Allow };
     Decision { verdict, retry_nanos: Nanos::ZERO, ..first }
+}
+
+/// Returns the strictest of these answers, each with its index in the bill, and the first one of equals. Only that one
+/// is copied.
+fn strictest<'d>(answers: impl Iterator<Item = (usize, &'d Decision)>) -> Option<Decision> {
+    let is_stricter = |next: &Decision, before: &Decision| next.cmp_strictness(before).is_gt();
+    let (index, decision) =
+        answers.reduce(|before, next| if is_stricter(next.1, before.1) { next } else { before })?;
+    Some(decision.with_charge(index))
 }
 
 /// Returns the strictest answer, and the first one of equals.

@@ -209,14 +209,14 @@ impl<'a> Charge<'a> {
     ) -> Option<TokenBucketState> {
         let Some(Algorithm::TokenBucket(now)) = self.algorithm else { return None };
         let former = self.limit.former_token_buckets(&self.id);
-        let (index, mut bucket) = former.iter().enumerate().rev().find_map(|(index, (limit, _))| {
-            let elsewhere = limit.emission_interval() != now.emission_interval();
-            let fingerprint = self.limit.bucket_base() ^ limit.interval_fingerprint();
-            let bucket = elsewhere.then(|| take(fingerprint)).flatten()?;
-            Some((index, bucket))
-        })?;
-        let later = former[index + 1..].iter().map(|(limit, _)| *limit).chain([now]);
-        for ((limit, until), next) in former[index..].iter().zip(later) {
+        let (index, mut bucket) =
+            former.iter().enumerate().rev().find_map(|(index, (_, fingerprint, _))| {
+                let elsewhere = *fingerprint != self.bucket_fingerprint();
+                let bucket = elsewhere.then(|| take(*fingerprint)).flatten()?;
+                Some((index, bucket))
+            })?;
+        let later = former[index + 1..].iter().map(|(limit, ..)| *limit).chain([now]);
+        for ((limit, _, until), next) in former[index..].iter().zip(later) {
             bucket = bucket.converted(limit.emission_interval(), next, *until);
         }
         Some(bucket)

@@ -53,7 +53,7 @@ pub use former_buckets::FormerBuckets;
 pub use id::{IdError, IdFormat, Ipv6Prefix};
 pub use inline_limit::{InlineAlgorithm, InlineLimit, InlineTokenBucket};
 pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
-pub use limit::{AfterCrash, Limit, LimitError, LostBuckets, OnFull, OnStoreFailure};
+pub use limit::{AfterCrash, FormerNumbers, Limit, LimitError, LostBuckets, OnFull, OnStoreFailure};
 pub use local_share::{LocalShare, LocalShareError};
 pub use log_throttle::LogThrottle;
 pub use network::{Network, ParseNetworkError};

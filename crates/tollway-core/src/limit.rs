@@ -53,6 +53,22 @@ struct FormerLimit {
     fill_time: Nanos,
 }
 
+/// The token buckets that a limit had until a moment. A process that is started again gets them from the one before, so
+/// that it finds the buckets that were written under them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormerNumbers {
+    /// The moment until which the limit had them.
+    pub until: Timestamp,
+    /// The number of the start that its buckets count from, if it was [strict](AfterCrash::Strict) about crashes.
+    pub epoch: Option<u64>,
+    /// The longest time that one of its buckets counts after its last use, of any algorithm.
+    pub fill_time: Nanos,
+    /// The numbers of ids without an override.
+    pub default: Option<TokenBucket>,
+    /// The numbers of other ids, or accounts.
+    pub overrides: Vec<(Box<[u8]>, TokenBucket)>,
+}
+
 /// The answer to a new id when the store has no room to remember it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnFull {
@@ -280,7 +296,7 @@ impl Limit {
 
     /// Returns the number that buckets are found by: its fingerprint, and the start since which they count.
     #[inline]
-    pub(crate) const fn bucket_base(&self) -> u64 {
+    pub const fn bucket_base(&self) -> u64 {
         self.bucket_base
     }
 
@@ -322,14 +338,82 @@ impl Limit {
 
     /// Remembers the numbers that `old` had until `now`, for the buckets that were written under them.
     pub(crate) fn succeed(&mut self, old: &Self, now: Timestamp) {
-        let matter = old.former.iter().zip(old.former_buckets()).filter(|(_, kept)| kept.until > now);
+        let is_same = (&self.default, &self.overrides, self.bucket_base)
+            == (&old.default, &old.overrides, old.bucket_base);
+        self.remember(old, old.fill_time_max(), is_same, now);
+    }
+
+    /// Remembers the former versions of `old` that still matter, and `old` itself unless it has the same buckets.
+    fn remember(&mut self, old: &Self, fill_time: Nanos, is_same: bool, now: Timestamp) {
+        let matter = old.former.iter().zip(old.former_until(fill_time)).filter(|(_, kept)| kept.until > now);
         self.former = matter.map(|(former, _)| former.clone()).collect();
-        if (&self.default, &self.overrides) != (&old.default, &old.overrides) {
+        if !is_same {
             let limit = Arc::new(Self { former: Vec::new(), ..old.clone() });
-            self.former.push(FormerLimit { limit, until: now, fill_time: old.fill_time_max() });
+            self.former.push(FormerLimit { limit, until: now, fill_time });
         }
         let surplus = self.former.len().saturating_sub(FORMER_MAX);
         self.former.drain(..surplus);
+    }
+
+    /// Returns the token buckets of this limit, which it has until `now`, and of its former versions, the oldest first.
+    pub fn numbers(&self, now: Timestamp) -> Vec<FormerNumbers> {
+        let former = self.former.iter().map(|former| {
+            let numbers = former.limit.numbers_until(former.until);
+            FormerNumbers { fill_time: former.fill_time, ..numbers }
+        });
+        former.chain([self.numbers_until(now)]).collect()
+    }
+
+    fn numbers_until(&self, until: Timestamp) -> FormerNumbers {
+        let token_bucket = |algorithm: &Algorithm| match algorithm {
+            Algorithm::TokenBucket(numbers) => Some(*numbers),
+            _ => None,
+        };
+        let mut overrides: Vec<_> = self
+            .overrides
+            .iter()
+            .filter_map(|(id, algorithm)| Some((id.clone(), token_bucket(algorithm)?)))
+            .collect();
+        overrides.sort_by(|one, other| one.0.cmp(&other.0));
+        let epoch = self.lost.map(|lost| lost.epoch);
+        let default = self.default.as_ref().and_then(token_bucket);
+        FormerNumbers { until, epoch, fill_time: self.fill_time_max(), default, overrides }
+    }
+
+    /// Remembers the numbers that the limit had in the process before, the newest last. It had those until `now`, since
+    /// nobody has decided meanwhile.
+    pub(crate) fn follow(&mut self, mut numbers: Vec<FormerNumbers>, now: Timestamp) {
+        let Some(last) = numbers.pop() else { return };
+        let last = FormerNumbers { until: now, ..last };
+        let (is_same, fill_time) = (last == self.numbers_until(now), last.fill_time);
+        let mut old = self.with_numbers(last);
+        let former = numbers.into_iter().map(|numbers| {
+            let (until, fill_time) = (numbers.until.min(now), numbers.fill_time);
+            FormerLimit { limit: Arc::new(self.with_numbers(numbers)), until, fill_time }
+        });
+        old.former = former.collect();
+        self.remember(&old, fill_time, is_same, now);
+    }
+
+    /// Returns a limit of this name that has other numbers.
+    fn with_numbers(&self, numbers: FormerNumbers) -> Self {
+        let FormerNumbers { epoch, default, overrides, .. } = numbers;
+        let mut limit = Self {
+            fingerprint: self.fingerprint,
+            bucket_base: self.fingerprint,
+            ids: self.ids,
+            default: default.map(Algorithm::TokenBucket),
+            ..Self::named(&self.name)
+        };
+        if let Some(epoch) = epoch {
+            limit.after_crash = AfterCrash::Strict;
+            limit.set_lost(LostBuckets { epoch, at: Timestamp::EPOCH });
+        }
+        for (id, numbers) in overrides {
+            limit.account_overrides |= limit.ids.has_account() && !id.contains(&b':');
+            limit.overrides.insert(id, Algorithm::TokenBucket(numbers));
+        }
+        limit
     }
 
     /// Returns true if an id without a bucket may not be one that was never used: its bucket may have been written
@@ -339,19 +423,40 @@ impl Limit {
         !self.former.is_empty() || self.lost.is_some()
     }
 
-    /// Returns the token buckets that applied to a canonical id before, each with the moment until which it did, the
-    /// oldest first.
-    pub(crate) fn former_token_buckets(&self, canonical: &[u8]) -> Vec<(&TokenBucket, Timestamp)> {
-        let former = self.former.iter().filter_map(|former| match former.limit.algorithm_for(canonical)? {
-            Algorithm::TokenBucket(limit) => Some((limit, former.until)),
-            _ => None,
-        });
+    /// Returns the token buckets that applied to a canonical id before, each with the number that they are found by and
+    /// the moment until which they did, the oldest first.
+    pub(crate) fn former_token_buckets(&self, canonical: &[u8]) -> Vec<(&TokenBucket, u64, Timestamp)> {
+        let former =
+            self.counting_versions().filter_map(|former| match former.limit.algorithm_for(canonical)? {
+                Algorithm::TokenBucket(limit) => {
+                    Some((limit, former.limit.bucket_fingerprint(limit), former.until))
+                }
+                _ => None,
+            });
         former.collect()
+    }
+
+    /// Returns the numbers that its buckets were found by before it became strict about crashes or lenient, the newest
+    /// first.
+    pub fn former_bases(&self) -> impl Iterator<Item = u64> {
+        let bases = self.counting_versions().rev().map(|former| former.limit.bucket_base);
+        bases.filter(|base| *base != self.bucket_base)
+    }
+
+    /// Returns the former versions whose buckets count. Under a limit that is strict, what was written before a crash
+    /// does not.
+    fn counting_versions(&self) -> impl DoubleEndedIterator<Item = &FormerLimit> {
+        self.former.iter().filter(|former| self.lost.is_none_or(|lost| former.until > lost.at))
     }
 
     /// Returns which buckets may be left from each former version and until when they count, the oldest first.
     pub(crate) fn former_buckets(&self) -> Vec<KeptExpiries> {
-        let fill_times = || self.former.iter().map(|former| former.fill_time).chain([self.fill_time_max()]);
+        self.former_until(self.fill_time_max())
+    }
+
+    /// Returns the same for a limit whose own buckets count for so long after their last use.
+    fn former_until(&self, fill_time: Nanos) -> Vec<KeptExpiries> {
+        let fill_times = || self.former.iter().map(|former| former.fill_time).chain([fill_time]);
         // What is left of a bucket after a change is at most what the numbers before or after it hold.
         let fill_times: Vec<_> =
             fill_times().zip(fill_times().skip(1)).map(|(old, new)| old.max(new)).collect();

@@ -25,7 +25,7 @@ use crate::domain::Domain;
 use crate::former_buckets::FormerBuckets;
 use crate::inline_limit::InlineLimit;
 use crate::keys::{KeyLimit, Keys};
-use crate::limit::{Limit, LostBuckets};
+use crate::limit::{FormerNumbers, Limit, LostBuckets};
 use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
 use crate::time::Timestamp;
@@ -115,6 +115,22 @@ impl Policy {
             }
         }
         self.since = now;
+        self
+    }
+
+    /// Returns this policy as the one of a process that was started again at `now`: tokens that were used stay used
+    /// under limits whose numbers were changed meanwhile. `numbers` returns those that a limit had in the process
+    /// before.
+    pub fn following(
+        mut self,
+        mut numbers: impl FnMut(&str) -> Option<Vec<FormerNumbers>>,
+        now: Timestamp,
+    ) -> Self {
+        for limit in &mut self.limits {
+            if let Some(numbers) = numbers(limit.name()) {
+                limit.follow(numbers, now);
+            }
+        }
         self
     }
 

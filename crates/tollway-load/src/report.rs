@@ -102,8 +102,14 @@ pub enum LoadError {
 /// The number of bytes of a reply that are shown.
 const SHOWN_MAX: usize = 200;
 
+/// The first bytes of the alert with which a server that uses TLS answers plain text.
+const TLS_ALERT: &[u8] = b"\x15\x03";
+
 /// Formats the beginning of what a server sent on one line, without control characters.
 pub(crate) fn shown(bytes: &[u8]) -> String {
+    if bytes.starts_with(TLS_ALERT) {
+        return "the gate uses TLS, and load is sent in plain text".to_owned();
+    }
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]);
     let mut line = String::new();
     for char in text.chars() {
@@ -125,6 +131,7 @@ mod tests {
             (&b"{\"a\": 1}"[..], "{\"a\": 1}"),
             (b"no\r\n\x1b[2J", r"no\r\n\u{1b}[2J"),
             (b"\xff", "\u{fffd}"),
+            (b"\x15\x03\x03\0\x02\x02\x32", "the gate uses TLS, and load is sent in plain text"),
         ] {
             assert_eq!(shown(sent), text);
         }

@@ -9,6 +9,7 @@ use mio::{Interest, Registry, Token};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
 use crate::protocol::Transport;
+use crate::report::shown;
 
 /// The time that a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,7 +106,7 @@ fn greet(mut stream: &std::net::TcpStream, sent: &[u8], expected: &[u8]) -> io::
     let mut rest = [0; 256];
     let len = stream.read(&mut rest)?;
     let text = [reply, rest[..len].to_vec()].concat();
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, String::from_utf8_lossy(&text).trim().to_owned()))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, shown(text.trim_ascii())))
 }
 
 /// The buffer that all sockets receive into.

@@ -81,6 +81,17 @@ impl Auditor {
         });
     }
 
+    /// Records that a client has exported all buckets, or imported some.
+    pub(crate) fn moved(&self, caller: &Caller<'_>, what: &'static str) {
+        if self.log.is_on() {
+            self.log.record(AuditLine {
+                gate: Some(caller.gate),
+                from: caller.from,
+                ..AuditLine::new(self.limiter.clock().now(), caller.who(), what)
+            });
+        }
+    }
+
     /// Records that a file was read again, and which overrides differ from those of the policy `before`.
     pub(crate) fn reloaded(&self, who: &'static str, path: &Path, is_done: bool, before: &Policy) {
         if !self.log.is_on() {

@@ -10,6 +10,7 @@ mod deadline;
 mod http;
 mod limit;
 mod open;
+mod open_files;
 mod reserved;
 mod resp;
 #[cfg(feature = "rls")]
@@ -29,7 +30,6 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tollway::config::GateAccess;
@@ -37,6 +37,8 @@ use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
 pub use self::open::{OpenGate, OpenGatesError, open_gates};
+pub use self::open_files::allow_connections;
+pub(crate) use self::open_files::size_file_table;
 pub use self::reserved::ReservedPorts;
 use self::tcp::TcpGate;
 pub(crate) use self::text::Rejected;
@@ -53,8 +55,6 @@ use crate::worker::Worker;
 
 /// The number of connections per worker that wait to be accepted. The kernel has a bound of its own, usually higher.
 const BACKLOG: i32 = 1024;
-/// The number of files that are not connections: listening sockets, what the runtimes wait with, the configuration.
-const OTHER_FILES: u64 = 64;
 
 /// The error that a gate cannot listen at its address. It is inside of the [`io::Error`] of a server's start.
 #[derive(Debug, Error)]
@@ -262,26 +262,4 @@ fn bind_one(address: SocketAddr, transport: Protocol, shared: bool) -> io::Resul
         socket.listen(BACKLOG)?;
     }
     Ok(socket)
-}
-
-/// Raises the open file limit of the process to what this many connections need, as far as the system allows: many
-/// systems give a process 1024 files and let it ask for more. Warns if they do not fit.
-pub fn allow_connections(connections: usize) {
-    raise_file_limit(connections, connections);
-}
-
-/// Raises the open file limit to what `wanted` connections need, and warns if not even the `needed` ones fit.
-pub(crate) fn raise_file_limit(wanted: usize, needed: usize) {
-    let files = |connections| u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
-    let (wanted, needed) = (files(wanted), files(needed));
-    let limits = getrlimit(Resource::Nofile);
-    let Some(current) = limits.current.filter(|current| *current < wanted) else { return };
-    let current = limits.maximum.map_or(wanted, |maximum| maximum.min(wanted)).max(current);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limits });
-    if current < needed {
-        warn!(
-            files = current,
-            needed, "the open file limit is lower than the connection limit; raise it with ulimit -n"
-        );
-    }
 }

@@ -171,11 +171,6 @@ impl SpendTally {
         self.spends[outcome(decision.verdict)] += 1;
         self.degraded += u64::from(decision.degraded);
     }
-
-    /// Returns the number of decisions.
-    pub(crate) fn count(&self) -> u64 {
-        self.spends.iter().sum()
-    }
 }
 
 /// Counts the decisions of one rule on one worker.

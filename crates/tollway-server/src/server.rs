@@ -15,7 +15,7 @@ use tracing::error;
 use crate::audit::{AuditLog, AuditWriter, Auditor};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, raise_file_limit};
+use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, size_file_table};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::spans::{SpanThread, Spans};
@@ -118,7 +118,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new(workers));
         let limits = gates.iter().filter_map(|gate| gate.connection_limit()).map(ConnectionLimit::max);
         // Hardly anybody fills every gate, so no more is needed than for the largest.
-        raise_file_limit(limits.clone().sum(), limits.max().unwrap_or(0));
+        size_file_table(limits.clone().sum(), limits.max().unwrap_or(0));
         let mut addresses = Vec::with_capacity(gates.len());
         let mut by_worker: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
         for gate in &gates {

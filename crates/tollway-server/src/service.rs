@@ -18,6 +18,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use thiserror::Error;
 use tollway::engine::{Engine, VerbAnswer};
+use tollway::export::{ExportError, ExportReader, ImportError, ImportReport, ImportSettings};
 use tollway::limiter::LimiterError;
 use tollway_core::{Charge, ChargeRequest, RuleRef, RuleRequest, Verb};
 
@@ -142,10 +143,53 @@ impl Service {
         }
     }
 
+    /// Returns a page of all buckets, and records who took it.
+    pub(crate) fn export(&self, caller: &Caller<'_>, from: u64) -> Result<Vec<u8>, PageError> {
+        let page = self.limiter.export_page(from)?;
+        if from == 0 {
+            self.auditor.moved(caller, "export");
+        }
+        Ok(page)
+    }
+
+    /// Takes the buckets of a page, which must be whole, and records who sent it.
+    pub(crate) fn import(
+        &self,
+        caller: &Caller<'_>,
+        page: &[u8],
+        settings: ImportSettings,
+    ) -> Result<ImportReport, PageError> {
+        if self.limiter.is_shared() {
+            return Err(ImportError::Shared.into());
+        }
+        // All of it is read before the first bucket is taken: a page that was cut changes nothing.
+        let (mut reader, mut batches) = (ExportReader::open(page)?, Vec::new());
+        while let Some(batch) = reader.next_batch()? {
+            batches.push(batch);
+        }
+        let mut report = ImportReport::default();
+        for batch in &batches {
+            report += self.limiter.import(reader.header(), batch, settings)?;
+        }
+        if !settings.dry_run {
+            self.auditor.moved(caller, "import");
+        }
+        Ok(report)
+    }
+
     /// Counts a client that may not do what it asked for.
     pub(crate) fn count_denied(&self, denied: &AccessDenied) {
         self.metrics.access.denied(denied);
     }
+}
+
+/// The error of a page of buckets that cannot be exported or imported.
+#[derive(Debug, Error)]
+pub(crate) enum PageError {
+    #[error("the page cannot be read")]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
 }
 
 /// Checks that a client may use a rule. An expression has no name, so only a client that may use every rule can send

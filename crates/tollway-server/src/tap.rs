@@ -11,6 +11,7 @@
 //! A sample is a part of the ids, and not of the decisions: a bucket whose every other request was left out would
 //! answer differently. An id that is in a sample has all of its requests in the trace.
 
+mod inline_command;
 mod recording;
 
 use std::hash::{BuildHasher, RandomState};
@@ -23,6 +24,7 @@ use tollway::config::ShowIds;
 use tollway::engine::{Engine, VerbAnswer};
 use tollway_core::{Charge, Decision, Policy, RuleDecision, RuleRef, RuleRequest, Timestamp, Verb};
 use tollway_wire::http::{RecordQuery, RecordedIds, RecordingStart};
+use tollway_wire::throttr::{ThrottrReply, ThrottrRequest};
 
 use self::recording::Recording;
 
@@ -212,6 +214,16 @@ impl TapGuard<'_> {
     /// Records the decision of a rule.
     pub(crate) fn rule(&mut self, policy: &Arc<Policy>, request: &RuleRequest<'_>, decision: &RuleDecision) {
         self.each(policy, |recording, key, at| recording.rule(at, key, request, decision));
+    }
+
+    /// Records a Throttr request and its reply.
+    pub(crate) fn throttr(
+        &mut self,
+        policy: &Arc<Policy>,
+        request: &ThrottrRequest<'_>,
+        reply: &ThrottrReply,
+    ) {
+        self.each(policy, |recording, key, at| recording.throttr(at, key, request, reply));
     }
 
     fn each(&mut self, policy: &Arc<Policy>, record: impl Fn(&mut Recording, &RandomState, Timestamp)) {

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use arrayvec::ArrayVec;
 use tollway::config::{ShowIds, WatchSettings};
 use tollway::engine::Engine;
 use tollway_core::{Bill, Charge, Nanos, Policy};
@@ -33,7 +34,7 @@ pub(crate) use self::feed::{LiveFeed, LiveWatcher};
 use self::generations::{Generations, SECONDS, oldest_shown};
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::sketch::Subject;
-use self::sketch::{ShortId, SketchKey};
+use self::sketch::{IdHash, ShortId, SketchKey};
 pub(crate) use self::subjects::{KEYS, Subjects, kind_of_limit};
 use self::top::{Entry, Merged, merge};
 
@@ -79,13 +80,24 @@ impl WorkerWatch {
     }
 }
 
-/// Records the decisions of one batch. It holds the lock of the worker's watch.
+/// Records the decisions of one batch, at the latest when it is dropped. It holds the lock of the worker's watch.
+///
+/// The cells of a million ids are not in the nearest cache: a decision that waited for its own took as long as the rest
+/// of its watching. So a few decisions are kept until the cells of all of them are on their way.
 pub(crate) struct Recorder<'w> {
     watch: &'w Watch,
     worker: MutexGuard<'w, WorkerWatch>,
     millis: u64,
     generation: u64,
+    denied: PendingCounts<'w>,
+    spent: PendingCounts<'w>,
 }
+
+/// The number of decisions whose cells are fetched at the same time.
+const PENDING: usize = 16;
+
+/// The amounts that are to be added to the counts of ids.
+type PendingCounts<'w> = ArrayVec<(IdHash, Subject, &'w [u8], u64), PENDING>;
 
 impl Watch {
     pub(crate) fn new(settings: WatchSettings, workers: usize) -> Self {
@@ -118,7 +130,8 @@ impl Watch {
         }
         let millis = self.millis.load(Ordering::Relaxed);
         let worker = self.lock(worker)?;
-        Some(Recorder { watch: self, worker, millis, generation: generation(millis) })
+        let (generation, denied, spent) = (generation(millis), ArrayVec::new(), ArrayVec::new());
+        Some(Recorder { watch: self, worker, millis, generation, denied, spent })
     }
 
     /// Sets the time that decisions are recorded at.
@@ -224,27 +237,56 @@ impl Watch {
     }
 }
 
-impl Recorder<'_> {
+impl<'w> Recorder<'w> {
     /// Records a request that was denied.
     #[inline]
     pub(crate) fn denied(
         &mut self,
         gate: &'static str,
         subject: Subject,
-        id: &[u8],
+        id: &'w [u8],
         cost: u64,
         retry: Option<Nanos>,
     ) {
         let hash = self.watch.key.hash(subject, id);
-        self.worker.denied.add(self.generation, hash, subject, id, 1);
+        self.worker.denied.prefetch(hash);
+        self.denied.push((hash, subject, id, 1));
+        if self.denied.is_full() {
+            self.count_denied();
+        }
         self.worker.last.push(self.millis, gate, subject, id, cost, retry);
     }
 
     /// Records the cost of a request that was allowed.
     #[inline]
-    pub(crate) fn spent(&mut self, subject: Subject, id: &[u8], cost: u64) {
+    pub(crate) fn spent(&mut self, subject: Subject, id: &'w [u8], cost: u64) {
         let hash = self.watch.key.hash(subject, id);
-        self.worker.spent.add(self.generation, hash, subject, id, cost);
+        self.worker.spent.prefetch(hash);
+        self.spent.push((hash, subject, id, cost));
+        if self.spent.is_full() {
+            self.count_spent();
+        }
+    }
+
+    #[inline(never)]
+    fn count_denied(&mut self) {
+        self.worker.denied.add_all(self.generation, self.denied.drain(..));
+    }
+
+    #[inline(never)]
+    fn count_spent(&mut self) {
+        self.worker.spent.add_all(self.generation, self.spent.drain(..));
+    }
+}
+
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
+        if !self.denied.is_empty() {
+            self.count_denied();
+        }
+        if !self.spent.is_empty() {
+            self.count_spent();
+        }
     }
 }
 

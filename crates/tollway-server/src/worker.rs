@@ -128,9 +128,9 @@ impl Worker {
         &self.shared.bounds
     }
 
-    /// Returns whether an answer of the store can take time. In memory it never does.
+    /// Returns whether an answer can take time. In memory it does only if it waits for the disk of a journal.
     pub(crate) fn awaits_store(&self) -> bool {
-        self.shared.limiter.is_shared()
+        self.shared.limiter.is_awaited()
     }
 
     /// Serves each gate at its socket, until all have drained.

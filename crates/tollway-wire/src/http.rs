@@ -11,6 +11,7 @@
 //! for two reasons: the bookkeeping of a general server costs more than a decision of the limiter, and everything that
 //! a peer can make us store must have a bound here.
 
+mod buckets_page;
 mod command;
 mod event_stream;
 mod explain;
@@ -32,6 +33,7 @@ mod status;
 mod throttlecrab;
 mod trace_parent;
 
+pub use buckets_page::{BucketsPage, ExportQuery, ImportCounts, ImportQuery};
 pub use command::{ChargeRequest, ChargeRequests, HttpCommand, IdNotUtf8, MalformedRequest};
 pub use event_stream::{EVENT_MAX, EventDecoder, EventStreamError, ServerSentEvent};
 pub use explain::{RuleExplanation, RulePart, RulePartKind};

@@ -309,7 +309,8 @@ fn an_error_that_closes_is_a_long_key_or_a_browser() {
     assert!(parse(&[b"CL.THROTTLE", &fits, b"1", b"1", b"1"]).is_ok());
     let words = [&b"TOLL"[..], b"SPEND", b"Login", &long];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
-    assert_eq!(request.charges().next(), Some(Err(CommandError::KeyTooLong)));
+    assert_eq!(request.charges().next(), Some(Err(CommandError::IdTooLong)));
+    assert!(CommandError::IdTooLong.closes());
     let value = [b"user=", &long[..]].concat();
     let words = [&b"TOLL"[..], b"CHECK", b"RULE", b"upload", &value];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };

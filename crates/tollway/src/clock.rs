@@ -78,6 +78,11 @@ impl Clock {
         })
     }
 
+    /// Returns the time of the wall clock. That of a manual clock is its own, unless another one was set beside it.
+    pub fn wall(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now().as_nanos().wrapping_add_signed(self.wall_offset()))
+    }
+
     /// Returns how far the wall clock is ahead of this clock, in nanoseconds.
     fn wall_offset(&self) -> i64 {
         match &self.0 {

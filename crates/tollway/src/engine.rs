@@ -28,6 +28,8 @@ mod failure;
 mod inspection;
 #[cfg(feature = "journal")]
 mod journaled;
+#[cfg(feature = "journal")]
+mod moved;
 mod verbs;
 
 #[cfg(feature = "yaml")]
@@ -40,6 +42,12 @@ pub use self::blocking::BlockingEngine;
 use self::current_policy::CurrentPolicy;
 pub(crate) use self::current_policy::PolicyGuard;
 pub use self::inspection::{Inspection, RuleInspection};
+#[cfg(feature = "journal")]
+pub use self::journaled::JournalOpenError;
+#[cfg(feature = "journal")]
+pub use self::moved::JournalExport;
+#[cfg(feature = "journal")]
+pub(crate) use self::moved::policy_of;
 pub use self::verbs::{Charges, VerbAnswer};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
@@ -60,6 +68,8 @@ pub struct Engine {
     /// The journal. Outside of `parts`, because its threads have those: it is closed with the last engine.
     #[cfg(feature = "journal")]
     journal: Option<Arc<journaled::EngineJournal>>,
+    /// True if no answer is given before what it decided is on the disk.
+    is_awaited: bool,
 }
 
 #[derive(Debug)]
@@ -111,13 +121,15 @@ impl Engine {
             clock,
             #[cfg(feature = "journal")]
             journal: None,
+            is_awaited: false,
         }
     }
 
     /// Returns a view of this engine that decides by another clock, or `None` if the store is shared, which has a clock
-    /// of its own. A caller who records decisions uses it to know the exact time of each.
+    /// of its own. A caller who records decisions uses it to know the exact time of each. The view does not wait for a
+    /// disk: its caller does, with [`until_kept`](Self::until_kept).
     pub fn with_clock(&self, clock: Clock) -> Option<Self> {
-        (!self.is_shared()).then(|| Self { clock, ..self.clone() })
+        (!self.is_shared()).then(|| Self { clock, is_awaited: false, ..self.clone() })
     }
 
     /// Returns a view of this engine whose calls put the calling thread to sleep until Redis has answered.
@@ -161,10 +173,27 @@ impl Engine {
         self.parts.memory.sweep(slots, self.clock.now())
     }
 
-    /// Returns true if the store is shared, so that an answer has to be waited for.
+    /// Returns true if the store is shared with other processes.
     #[inline]
     pub const fn is_shared(&self) -> bool {
         self.redis.is_some()
+    }
+
+    /// Returns true if an answer has to be waited for: the store is shared, or has a journal that syncs before every
+    /// answer.
+    #[inline]
+    pub const fn is_awaited(&self) -> bool {
+        self.is_shared() || self.is_awaited
+    }
+
+    /// Waits until everything that was decided so far is on the disk, if the journal is to sync before every answer.
+    /// All calls of the engine do so themselves.
+    #[inline]
+    pub async fn until_kept(&self) {
+        #[cfg(feature = "journal")]
+        if self.is_awaited {
+            self.committed().await;
+        }
     }
 
     /// Returns the state of the shared store's nodes, or `None` in memory.

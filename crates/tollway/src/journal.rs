@@ -4,8 +4,10 @@
 //! the logs get longer than the last snapshot, another one is written beside them. `docs/journal.md` says what is kept
 //! when.
 
+mod commits;
 mod disk;
 mod format;
+mod numbers;
 mod owner;
 mod reader;
 mod recovery;
@@ -23,13 +25,14 @@ use std::path::PathBuf;
 use tollway_core::Nanos;
 
 pub(crate) use self::disk::Directory;
-pub(crate) use self::format::{BlockEncoder, BucketVisitor};
+pub(crate) use self::format::{BlockEncoder, BucketVisitor, Seal};
 pub use self::format::{FileKind, HeaderError};
+pub(crate) use self::numbers::encode_numbers;
 pub use self::owner::{JournalOwner, TakeOverError};
 pub use self::reader::FileSummary;
 pub use self::recovery::JournalError;
 pub(crate) use self::start::{HashIdentity, JournalStart};
-pub(crate) use self::state::{AnyState, JournalState, with_kind, with_state};
+pub(crate) use self::state::{AnyState, Input, JournalState, put_varint, with_kind, with_state};
 pub(crate) use self::thread::JournalThread;
 pub(crate) use self::writer::BucketSource;
 pub use self::writer::JournalStats;
@@ -39,16 +42,27 @@ pub use self::writer::JournalStats;
 pub struct JournalSettings {
     /// The directory, which is created if it does not exist. One process at a time can use it.
     pub dir: PathBuf,
-    /// The time between two syncs of what was written to the disk; `None` leaves it to the system.
-    pub sync: Option<Nanos>,
+    /// The times at which what was written is synced to the disk.
+    pub sync: JournalSync,
+}
+
+/// The times at which a journal syncs what was written to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalSync {
+    /// The system syncs when it likes: a power loss can cost what was decided in the last half minute.
+    Never,
+    /// Again and again, with this time between two syncs.
+    Every(Nanos),
+    /// Before every answer. Answers that wait at the same time share a sync.
+    Always,
 }
 
 impl JournalSettings {
-    /// The time between two syncs, unless another one is set.
-    pub const SYNC: Nanos = Nanos::from_secs(1);
+    /// The syncs, unless others are set: one in a second.
+    pub const SYNC: JournalSync = JournalSync::Every(Nanos::from_secs(1));
 
     /// Returns the settings of a journal in this directory, which is synced every second.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), sync: Some(Self::SYNC) }
+        Self { dir: dir.into(), sync: Self::SYNC }
     }
 }

@@ -28,6 +28,8 @@ pub mod clock;
 #[cfg(feature = "yaml")]
 pub mod config;
 pub mod engine;
+#[cfg(feature = "journal")]
+pub mod export;
 mod hash;
 #[cfg(feature = "journal")]
 pub mod journal;
@@ -54,6 +56,9 @@ pub use limiter::{
     AsyncHandle, AsyncLimiter, BlockingHandle, BlockingLimiter, Handle, Limiter, LimiterBuilder,
     UntilReadyError,
 };
+// For the sketches of the server, so that `unsafe` stays in one module. Applications have no use for it.
+#[doc(hidden)]
+pub use prefetch::prefetch;
 pub use rate_limit::RateLimit;
 pub use tollway_core as core;
 pub use tollway_core::algorithm::{

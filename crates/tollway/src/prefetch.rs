@@ -7,7 +7,7 @@
 
 /// Starts to fetch the cache line that contains `address`. Does nothing on other processors than x86-64.
 #[inline]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

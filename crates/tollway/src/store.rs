@@ -1,5 +1,7 @@
 //! The stores: buckets in this process's memory, or in a Redis that a fleet shares.
 
+#[cfg(any(feature = "journal", feature = "redis"))]
+pub(crate) mod bucket_name;
 mod error;
 mod health;
 pub mod memory;
@@ -8,6 +10,8 @@ pub mod redis;
 #[cfg(not(feature = "redis"))]
 #[path = "store/redis_disabled.rs"]
 mod redis;
+#[cfg(any(feature = "journal", feature = "redis"))]
+pub(crate) mod written_token_bucket;
 
 #[cfg(feature = "yaml")]
 use std::io;

@@ -59,6 +59,18 @@ fn what_is_in_use_already_is_counted_above_the_bound() {
     });
 }
 
+#[cfg(feature = "journal")]
+#[test]
+fn no_order_takes_more_of_many_places_than_there_are() {
+    loom::model(|| {
+        let capacity = Arc::new(Capacity::new(3));
+        let other = capacity.clone();
+        let other = thread::spawn(move || other.take_up_to(2));
+        let taken = capacity.take_up_to(2) + other.join().unwrap();
+        assert_eq!((taken, capacity.taken()), (3, 3));
+    });
+}
+
 /// Adds one to the value of the hot bucket 7, if it is there.
 fn add_one(hot: &HotBucket) -> bool {
     while let Some(read) = hot.read(7) {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tollway::core::algorithm::{QuotaCommand, QuotaOperation, QuotaOutcome, QuotaTtl, TtlUnit};
 use tollway::core::{Bill, Nanos, Policy, Timestamp};
 use tollway::engine::Engine;
-use tollway::journal::{FileSummary, JournalSettings};
+use tollway::journal::{FileSummary, JournalSettings, JournalSync};
 use tollway::{Clock, Config, block_on};
 use tollway_testbed::Random;
 
@@ -38,7 +38,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 fn open(dir: &Path, text: &str, clock: &Clock) -> Engine {
-    let settings = JournalSettings { dir: dir.to_owned(), sync: None };
+    let settings = JournalSettings { dir: dir.to_owned(), sync: JournalSync::Never };
     Engine::with_journal(policy(text), 10_000, &settings, clock.clone()).unwrap()
 }
 
@@ -97,29 +97,72 @@ fn random_answers(engine: &Engine, random: &mut Random) -> String {
     answers + &format!("{outcomes:?}")
 }
 
-#[test]
-fn a_restart_changes_no_answer() {
+/// An engine with a journal, and one that keeps everything in memory and never ends.
+struct Twins {
+    dir: TempDir,
+    clock: Clock,
+    journaled: Option<Engine>,
+    oracle: Engine,
+}
+
+impl Twins {
+    /// Ends the process with the journal, and starts another one with this policy.
+    fn restart(&mut self, text: &str) {
+        drop(self.journaled.take());
+        self.journaled = Some(open(self.dir.path(), text, &self.clock));
+    }
+}
+
+/// Checks that both give the same answers to random requests, between which `disturb` does something to them.
+fn assert_same_answers(disturb: impl Fn(&mut Twins, &mut Random)) {
     for seed in 0..8 {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = Clock::manual(at(1_000_000));
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(at(1_000_000)));
         let oracle = Engine::with(policy(POLICY), tollway::store::memory::Memory::new(10_000), clock.clone());
-        let mut journaled = Some(open(dir.path(), POLICY, &clock));
-        let (mut one, mut other) = (Random::new(seed), Random::new(seed));
-        let mut restarts = Random::new(!seed);
+        let journaled = Some(open(dir.path(), POLICY, &clock));
+        let mut twins = Twins { dir, clock, journaled, oracle };
+        let (mut one, mut other, mut changes) = (Random::new(seed), Random::new(seed), Random::new(!seed));
         for step in 0..600 {
-            clock.advance(Duration::from_millis(restarts.below(400)));
-            if restarts.below(40) == 0 {
-                drop(journaled.take());
-                journaled = Some(open(dir.path(), POLICY, &clock));
-            }
-            let engine = journaled.as_ref().unwrap();
+            twins.clock.advance(Duration::from_millis(changes.below(400)));
+            disturb(&mut twins, &mut changes);
             assert_eq!(
-                random_answers(engine, &mut one),
-                random_answers(&oracle, &mut other),
+                random_answers(twins.journaled.as_ref().unwrap(), &mut one),
+                random_answers(&twins.oracle, &mut other),
                 "{seed} {step}"
             );
         }
     }
+}
+
+#[test]
+fn a_restart_changes_no_answer() {
+    assert_same_answers(|twins, random| {
+        if random.below(40) == 0 {
+            twins.restart(POLICY);
+        }
+    });
+}
+
+#[test]
+fn numbers_that_are_changed_while_the_server_is_stopped_are_as_good_as_a_reload() {
+    let before = "burst: 5, count: 5, period: 10s";
+    let others = [before, "burst: 8, count: 1, period: 4s", "burst: 3, count: 9, period: 20s"];
+    assert_same_answers(|twins, random| {
+        let (text, turn) = (POLICY.replace(before, random.pick(&others)), random.below(40));
+        if turn > 1 {
+            return;
+        }
+        // A start does not read expired buckets. So nobody has any: one that is left from numbers which a limit gets
+        // back would hide what its id has used under others since then.
+        for engine in [&twins.oracle, twins.journaled.as_ref().unwrap()] {
+            engine.sweep(usize::MAX);
+        }
+        match turn {
+            0 => twins.restart(&text),
+            // Also numbers that were changed before the process ended.
+            _ => twins.journaled.as_ref().unwrap().reload(policy(&text)),
+        }
+        twins.oracle.reload(policy(&text));
+    });
 }
 
 #[test]
@@ -142,6 +185,27 @@ fn what_a_killed_process_has_written_is_there_again() {
 }
 
 #[test]
+fn no_answer_comes_before_what_it_decided_is_written_if_every_answer_is_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(at(1_000_000));
+    let settings = JournalSettings { dir: dir.path().to_owned(), sync: JournalSync::Always };
+    let engine = Engine::with_journal(policy(POLICY), 10_000, &settings, clock.clone()).unwrap();
+    assert!(engine.is_awaited() && engine.spend_now("Bucket", b"a", 1).is_none());
+    for limit in LIMITS.into_iter().filter(|limit| *limit != "Rate") {
+        let mut left = 0;
+        while allowed(&engine, limit, "alice") {
+            left += 1;
+            let copy = copy_of(dir.path());
+            let killed = open(copy.path(), POLICY, &clock);
+            let rest = (0..10).take_while(|_| allowed(&killed, limit, "alice")).count();
+            assert_eq!(left + rest, if limit == "Log" { 4 } else { 5 }, "{limit}");
+        }
+    }
+    let syncs = engine.journal_stats().unwrap().syncs;
+    assert!(syncs >= 24, "{syncs} syncs");
+}
+
+#[test]
 fn a_snapshot_has_all_buckets() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(at(1_000_000));
@@ -151,26 +215,128 @@ fn a_snapshot_has_all_buckets() {
         let settings = JournalSettings { dir: dir.to_owned(), ..settings.clone() };
         Engine::with_journal(policy(text), 1_000_000, &settings, clock.clone()).unwrap()
     };
-    let engine = open(dir.path());
+    // Every start begins another log, and after some of them a snapshot replaces them.
     let mut ids = 0..;
+    let spend = |engine: &Engine, ids: &mut std::ops::RangeFrom<usize>| {
+        for id in ids.by_ref().take(5_000) {
+            assert!(allowed(engine, "Once", &id.to_string()));
+        }
+    };
+    for _ in 0..20 {
+        spend(&open(dir.path()), &mut ids);
+    }
+    let engine = open(dir.path());
     let waited = std::time::Instant::now();
     while engine.journal_stats().unwrap().snapshots == 0 {
-        for id in ids.by_ref().take(5_000) {
-            assert!(allowed(&engine, "Once", &id.to_string()));
-        }
         assert!(waited.elapsed() < Duration::from_secs(120), "no snapshot");
+        std::thread::yield_now();
     }
+    spend(&engine, &mut ids);
     wait_until_written(&engine, &clock);
     let copy = copy_of(dir.path());
-    assert!(
-        fs::read_dir(copy.path())
-            .unwrap()
-            .any(|file| file.unwrap().path().ends_with("0000000000000002.snapshot"))
-    );
+    let is_snapshot = |file: &Path| file.extension().is_some_and(|extension| extension == "snapshot");
+    assert!(fs::read_dir(copy.path()).unwrap().any(|file| is_snapshot(&file.unwrap().path())));
     let killed = open(copy.path());
     let count = ids.next().unwrap();
     assert_eq!(killed.stats().buckets, count);
     assert!((0..count).all(|id| !allowed(&killed, "Once", &id.to_string())));
+}
+
+#[test]
+fn a_limit_that_becomes_strict_or_lenient_keeps_what_was_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(at(1_000_000));
+    let lenient = STRICT.replace(", after_crash: strict", "").replace("period: 4s", "period: 1h");
+    let strict = STRICT.replace("period: 4s", "period: 1h");
+    let limits = ["Strict", "StrictLog", "StrictQuota", "StrictFixed", "StrictSliding"];
+    let engine = open(dir.path(), &lenient, &clock);
+    for limit in limits {
+        assert!((0..3).all(|_| allowed(&engine, limit, "alice")));
+    }
+    drop(engine);
+    clock.advance(Duration::from_millis(1));
+    let engine = open(dir.path(), &strict, &clock);
+    for limit in limits {
+        assert!(allowed(&engine, limit, "alice"), "{limit}");
+        assert!(!allowed(&engine, limit, "alice"), "{limit} was refilled");
+    }
+    clock.advance(Duration::from_millis(1));
+    engine.reload(policy(&lenient));
+    for limit in limits {
+        assert!(!allowed(&engine, limit, "alice"), "{limit} was refilled by a reload");
+    }
+    drop(engine);
+    let engine = open(dir.path(), &strict, &clock);
+    wait_until_written(&engine, &clock);
+    let copy = copy_of(dir.path());
+    // After a crash everybody starts empty, also if the limit was lenient until then.
+    drop(engine);
+    let lenient_before = copy_of(dir.path());
+    drop(open(lenient_before.path(), &lenient, &clock));
+    let engine = open(lenient_before.path(), &lenient, &clock);
+    wait_until_written(&engine, &clock);
+    for killed in [copy, copy_of(lenient_before.path())] {
+        let killed = open(killed.path(), &strict, &clock);
+        for id in ["alice", "bob"] {
+            assert!(limits.iter().all(|limit| !allowed(&killed, limit, id)), "{id} after a crash");
+        }
+    }
+}
+
+#[test]
+fn what_was_written_before_a_crash_does_not_count_however_long_a_start_takes() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::monotonic());
+    let text = "limits: { Strict: { burst: 4, count: 4, period: 1h, after_crash: strict } }";
+    let lenient = text.replace("strict }", "lenient }");
+    let engine = open(dir.path(), &lenient, &clock);
+    assert!(allowed(&engine, "Strict", "alice"));
+    let written = engine.clock().now();
+    while engine.journal_stats().unwrap().kept_until < written {
+        std::thread::yield_now();
+    }
+    let killed = open(copy_of(dir.path()).path(), text, &clock);
+    assert!(!allowed(&killed, "Strict", "alice"));
+}
+
+#[test]
+fn a_strict_window_that_ended_after_a_crash_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    // Windows are those of the clock: the one of the start ends two seconds later.
+    let clock = Clock::manual(at(8_000));
+    let text = "limits: { Fixed: { algorithm: fixed_window, count: 2, period: 10s, after_crash: strict }, Any: { burst: 9, count: 9, period: 1s } }";
+    let engine = open(dir.path(), text, &clock);
+    let policy = engine.policy();
+    let charges = [policy.charge("Fixed", b"alice", 1).unwrap(), policy.charge("Any", b"alice", 1).unwrap()];
+    let settle = || block_on(engine.settle(&[Bill::new(&charges).unwrap()]))[0].allowed();
+    assert!(!settle());
+    clock.advance(Duration::from_secs(3));
+    assert!(settle() && settle() && !settle());
+}
+
+#[test]
+fn a_strict_id_that_waited_for_a_place_starts_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(at(1_000));
+    let text = "
+limits:
+  Short: { burst: 1, count: 1, period: 1s }
+  Strict: { burst: 4, count: 4, period: 1h, after_crash: strict }
+  StrictLog: { algorithm: sliding_log, count: 4, period: 1h, after_crash: strict }
+";
+    let settings = JournalSettings::at(dir.path());
+    for (limit, is_bill) in [("Strict", false), ("StrictLog", false), ("Strict", true)] {
+        let engine = Engine::with_journal(policy(text), 2, &settings, clock.clone()).unwrap();
+        assert!(allowed(&engine, "Short", "a") && allowed(&engine, "Short", "b"));
+        assert!(!allowed(&engine, limit, "alice"), "the store is full");
+        // By now the others have expired, but nobody has swept them.
+        clock.advance(Duration::from_secs(2));
+        let policy = engine.policy();
+        let charges = [policy.charge(limit, b"alice", 1).unwrap(), policy.charge("Short", b"c", 1).unwrap()];
+        let bill = if is_bill { Bill::new(&charges).unwrap() } else { Bill::one(&charges[0]) };
+        assert!(!block_on(engine.settle(&[bill]))[0].allowed(), "{limit} started full");
+        drop(engine);
+        fs::remove_dir_all(dir.path()).unwrap();
+    }
 }
 
 const STRICT: &str = "
@@ -280,6 +446,30 @@ fn fewer_buckets_than_before_are_kept_within_the_bound() {
     let settings = JournalSettings::at(dir.path());
     let engine = Engine::with_journal(policy(POLICY), 40, &settings, clock).unwrap();
     assert_eq!(engine.stats().buckets, 40);
+}
+
+#[test]
+fn an_expired_bucket_does_not_take_the_place_of_a_live_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(at(1_000));
+    let text =
+        "limits: { Short: { burst: 2, count: 2, period: 1s }, Long: { burst: 2, count: 2, period: 1h } }";
+    let engine = open(dir.path(), text, &clock);
+    for id in 0..100 {
+        assert!(allowed(&engine, "Short", &id.to_string()));
+    }
+    for id in 0..50 {
+        assert!(allowed(&engine, "Long", &id.to_string()) && allowed(&engine, "Long", &id.to_string()));
+    }
+    drop(engine);
+    // By now the short ones have expired. There is a place for each of the others, but not for all of both.
+    clock.advance(Duration::from_secs(60));
+    let settings = JournalSettings::at(dir.path());
+    let engine = Engine::with_journal(policy(text), 50, &settings, clock).unwrap();
+    assert_eq!(engine.stats().buckets, 50);
+    for id in 0..50 {
+        assert!(!allowed(&engine, "Long", &id.to_string()), "{id} started full");
+    }
 }
 
 #[test]

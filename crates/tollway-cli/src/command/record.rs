@@ -28,16 +28,16 @@ const UNREADABLE: &str = "cannot read an event of the server";
 
 /// Record the decisions of a running server as a trace, which "tollway replay" reads
 ///
-/// Writes a line for each spend, check, refund, reset and rule that the server decides, with its time and the reply
-/// that it got. The first line is the policy of the server, so the trace can be replayed as it is, or with other
-/// limits. Times count from the start of the recording.
+/// Writes a line for each spend, check, refund, reset, rule, inline limit and Throttr request that the server decides,
+/// with its time and the reply that it got. The first line is the policy of the server, so the trace can be replayed as
+/// it is, or with other limits. Times count from the start of the recording.
 ///
 /// --sample 1/16 records one of 16 ids, with all of its requests: their replies are the same in a replay, which they
 /// would not be if requests were left out. --hash-ids writes a keyed hash in the place of each id. The server makes the
 /// key for this recording, and nobody else has it.
 ///
-/// Inline limits and the gates text, throttr, smockron and rls are not recorded; the last line counts what was left
-/// out. Ctrl-C ends the recording, and the file is complete. A server with tokens asks for one with the scope admin.
+/// The gates text, smockron and rls are not recorded; the last line counts what was left out. Ctrl-C ends the
+/// recording, and the file is complete. A server with tokens asks for one with the scope admin.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -113,10 +113,13 @@ fn introduction(address: &str, started: &RecordingStart) -> Vec<String> {
         vec![format!("recorded from {address}, tollway {version}, at {now}: 1/{sample} of the ids{ids}")];
     lines.push(match (&**store, *buckets) {
         ("memory", 0) => "the server had no buckets, so every reply is the same in a replay".to_owned(),
-        ("memory", buckets) => format!(
-            "the server had {buckets} buckets, which a replay does not have: replies to ids that were in use before \
-             differ until their buckets are full"
-        ),
+        ("memory", buckets) => {
+            let had = if buckets == 1 { "a bucket".to_owned() } else { format!("{buckets} buckets") };
+            format!(
+                "the server had {had}, which a replay does not have: replies to ids that were in use before differ \
+                 until their buckets are full"
+            )
+        }
         _ => "the store is shared and has its own clock: times and order are nearly those of the decisions, so \
               replies differ slightly, and more if other servers used the same ids"
             .to_owned(),
@@ -202,7 +205,7 @@ impl TraceFile {
     fn finish(&mut self) -> anyhow::Result<()> {
         let Self { decisions, missed, skipped, .. } = *self;
         let summary = format!(
-            "{decisions} decisions, {missed} missed, {skipped} of inline limits and gates that are not recorded"
+            "{decisions} decisions, {missed} missed, {skipped} that no line can have, such as those of the text gate"
         );
         self.comment(std::slice::from_ref(&summary))?;
         let flushed = self.out.flush();

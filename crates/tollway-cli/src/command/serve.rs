@@ -189,7 +189,7 @@ impl Serve {
                 bail!("--data is for buckets in memory, but the store is {store}; leave out one of the two")
             }
             (Some(dir), _) => {
-                let sync = configured.map_or(Some(JournalSettings::SYNC), |journal| journal.sync);
+                let sync = configured.map_or(JournalSettings::SYNC, |journal| journal.sync);
                 Ok(Some(JournalSettings { dir: dir.clone(), sync }))
             }
             (None, _) => Ok(None),

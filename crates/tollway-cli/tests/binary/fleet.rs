@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use tollway_testbed::RedisServer;
 
-use self::load::{Load, Sent};
-use self::measured::Measured;
-use self::members::{BURST, Fleet, GUARDS, MAX_DELAY, RATE};
+pub(crate) use self::load::Load;
+use self::load::Sent;
+pub(crate) use self::measured::{Measured, failures};
+pub(crate) use self::members::{BURST, Fleet, GUARDS, MAX_DELAY, RATE};
 
 /// Returns how many requests must have been delayed before a run ends: about four seconds of them, or as many seconds
 /// as `cargo xtask soak` wants.
@@ -33,7 +34,7 @@ async fn greed_is_held_to_its_rate(logic: &str) {
     let sent = load.end().await;
     let measured = Measured::new(&fleet).await;
     println!("{logic}\n{measured}");
-    let failures = measured::failures(&sent);
+    let failures = failures(&sent);
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(measured.others_delayed, 0);
     assert!(measured.at_once >= u64::from(BURST) && measured.rejected > 0);
@@ -77,7 +78,7 @@ async fn a_master_may_die(logic: &str, store: &str) {
     fleet.reaches("delayed", delayed + u64::from(RATE)).await;
     fleet.reaches("rejected", rejected + u64::from(RATE)).await;
     let sent = load.end().await;
-    let failures = measured::failures(&sent);
+    let failures = failures(&sent);
     assert!(failures.is_empty(), "{failures:?}");
     let rejected = |sent: &&Sent| sent.answer == Ok(503) && gone.contains(&sent.at);
     assert_eq!(sent.iter().filter(rejected).count(), 0, "nobody is turned away by nobody's word");

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
 
 mod bench;
+mod buckets;
 mod commands;
 mod explain;
+mod faults;
 mod fleet;
 mod fleet_page;
 mod gate_pages;
@@ -12,6 +14,7 @@ mod guard_process;
 mod handover;
 mod http_page;
 mod journal;
+mod packaging;
 mod page;
 mod pages;
 mod record;

@@ -55,6 +55,13 @@ fn a_file_that_cannot_be_imported_is_refused_with_a_place() {
     assert!(ran.stderr.starts_with("tollway: no-such.conf cannot be read: "), "{}", ran.stderr);
     let ran = fed(&["import", "nginx", "-"], "limit_req_zone $a zone=a:1m rate=fast;\n");
     assert_eq!(ran.stderr, "(stdin):1:29: \"fast\" is not a rate; write it as 10r/s or 30r/m\n");
+    let ran = fed(&["import", "nginx", "-"], "http { server { limit_req zone=a; } }\n");
+    assert_eq!((ran.code, &*ran.stdout), (1, ""));
+    assert!(ran.stderr.contains("(stdin):1:27: not carried over: limit_req zone=a: no limit_req_zone"));
+    let unlimited = "domain: a\ndescriptors: [{ key: k, rate_limit: { unlimited: true } }]\n";
+    let ran = fed(&["import", "envoy", "-"], unlimited);
+    assert_eq!((ran.code, &*ran.stdout), (1, ""));
+    assert!(ran.stderr.contains("(stdin):2:15: not carried over: domain a: k: unlimited"), "{}", ran.stderr);
     let long = file("long.conf", vec![b'#'; (4 << 20) + 1]);
     assert!(run(&["import", "nginx", &long]).stderr.contains("more than 4194304 bytes"));
 }

@@ -1,11 +1,15 @@
 //! `tollway record`: the decisions of a real server under traffic, and their replay.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
+use tollway::core::algorithm::{Change, QuotaTtl, TtlUnit};
 use tollway_client::http::blocking::Client;
 use tollway_client::http::{ChargeRequest, RuleRequest};
-use tollway_testbed::eventually;
+use tollway_testbed::{TEST_TIMEOUT, eventually};
+use tollway_wire::throttr::{self, QuotaAttribute, ThrottrCommand};
 
 use crate::run::{file, run, tollway};
 use crate::serving::Serving;
@@ -74,10 +78,12 @@ fn send(serving: &Serving) {
             let address = &serving.addr;
             scope.spawn(move || {
                 let client = Client::new(address).unwrap();
+                let mut own_numbers = OwnNumbers::connect(serving);
                 for round in 0..150_u64 {
                     let id = format!("user-{}", (round * 7 + thread) % 20);
                     let ip = format!("192.0.2.{}", (round + thread) % 8);
                     let _ = client.spend("Login", &id, 1 + round % 2).unwrap();
+                    own_numbers.send(&id, round);
                     let charges = [
                         ChargeRequest::new("Login", &id, 1),
                         ChargeRequest::new("Address", &ip, 1),
@@ -98,6 +104,58 @@ fn send(serving: &Serving) {
             });
         }
     });
+}
+
+/// A client of the gates where requests bring their own numbers.
+struct OwnNumbers {
+    resp: TcpStream,
+    throttr: TcpStream,
+}
+
+impl OwnNumbers {
+    fn connect(serving: &Serving) -> Self {
+        let connect = |scheme: &str| {
+            let rest = serving.printed.split(scheme).nth(1).unwrap();
+            let stream = TcpStream::connect(rest.lines().next().unwrap().trim()).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            stream
+        };
+        Self { resp: connect("  resp     redis://"), throttr: connect("  throttr  tcp ") }
+    }
+
+    /// Sends a command of each kind about an id, and reads the replies.
+    fn send(&mut self, id: &str, round: u64) {
+        let commands = [
+            format!("CL.THROTTLE {id} 4 10 1 {}", round % 3),
+            format!("THROTTLE {id} 5 10 1"),
+            format!("CL.THROTTLE {id} 4 10 1 -1"),
+            if round.is_multiple_of(10) { format!("DEL {id}") } else { "PING".to_owned() },
+        ];
+        self.resp.write_all(format!("{}\r\nECHO end\r\n", commands.join("\r\n")).as_bytes()).unwrap();
+        let mut replies = Vec::new();
+        while !replies.ends_with(b"$3\r\nend\r\n") {
+            let mut byte = [0];
+            self.resp.read_exact(&mut byte).unwrap();
+            replies.extend(byte);
+        }
+        let lifetime = QuotaTtl { value: 200 + round, unit: TtlUnit(1) };
+        let take =
+            ThrottrCommand::Update { attribute: QuotaAttribute::Quota, change: Change::Decrease, value: 1 };
+        let mut requests = Vec::new();
+        for (number, command) in
+            [ThrottrCommand::Insert { quota: 7, lifetime }, take, ThrottrCommand::Query].iter().enumerate()
+        {
+            let number = u32::try_from(number).unwrap();
+            throttr::encode_request(number, command, id.as_bytes(), b"api", &mut requests).unwrap();
+        }
+        self.throttr.write_all(&requests).unwrap();
+        // A query of a quota that has expired has a short reply.
+        let mut replies = [0; 15];
+        self.throttr.read_exact(&mut replies).unwrap();
+        if replies[14] == 1 {
+            self.throttr.read_exact(&mut [0; 17]).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -121,12 +179,20 @@ fn a_recording_is_replayed_without_a_difference() {
         "{trace:.500}"
     );
     assert!(trace.contains("limit  reset Login:user-3"));
+    for own_numbers in ["  resp  CL.THROTTLE user-1 4 10 1 2  => *5 ", "  resp  DEL user-", "  throttr  01"] {
+        assert!(trace.contains(own_numbers), "{own_numbers}");
+    }
+    assert!(trace.lines().last().unwrap().contains(" 0 missed, 0 that"), "{:?}", trace.lines().last());
     let requests = trace.lines().filter(|line| !line.starts_with('#')).count();
-    assert!(requests > 2 * 4 * 150 * 8, "{requests}");
+    assert!(requests > 2 * 4 * 150 * 14, "{requests}");
     assert_eq!(trace.lines().filter(|line| line.contains("  reload  ")).count(), 2);
     let ran = run(&["replay", "--quiet", &file("again.trace", &trace)]);
     assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
-    assert!(ran.stdout.contains(&format!("# {requests} events: {requests} as expected")), "{}", ran.stdout);
+    // A reset under an inline limit has no reply in the trace.
+    let resets = trace.lines().filter(|line| line.contains("  resp  DEL ")).count();
+    let expected = requests - resets;
+    let summary = format!("# {requests} events: {expected} as expected, 0 differed, {resets} without");
+    assert!(ran.stdout.contains(&summary), "{summary}: {}", ran.stdout);
 }
 
 #[test]
@@ -151,11 +217,13 @@ fn a_sample_with_hashed_ids_is_replayed_without_a_difference() {
     let some = fs::read_to_string(&trace_file).unwrap();
     for text in [&all, &some] {
         assert!(!text.contains("user-") && !text.contains("192.0.2."), "{text:.2000}");
+        assert!(!text.contains("757365722d"), "hexadecimal of user-: {text:.2000}");
         let ran = run(&["replay", "--quiet", &file("again.trace", text)]);
         assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
     }
     let lines = |text: &str| text.lines().filter(|line| line.contains("  limit  spend ")).count();
     assert!(lines(&some) < lines(&all), "{} {}", lines(&some), lines(&all));
+    assert!(all.contains("  resp  CL.THROTTLE #") && all.contains("  throttr  "), "{all:.2000}");
 }
 
 #[test]
@@ -168,7 +236,7 @@ fn a_time_and_a_number_that_cannot_be_are_refused() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let trace = fs::read_to_string(trace).unwrap();
     assert!(
-        trace.contains("reload  {limits: {") && trace.contains("# 0 decisions, 0 missed, 0 of"),
+        trace.contains("reload  {limits: {") && trace.contains("# 0 decisions, 0 missed, 0 that"),
         "{trace}"
     );
 }

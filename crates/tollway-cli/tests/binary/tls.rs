@@ -62,6 +62,7 @@ fn commands_ask_a_server_by_tls_with_a_certificate() {
     serving.signal("TERM");
     let (_, log) = serving.wait();
     assert!(log.contains("client certificate refused"), "{log}");
+    assert!(log.contains("no TLS connection: the handshake failed"), "{log}");
 }
 
 #[test]

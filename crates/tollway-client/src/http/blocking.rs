@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollway_core::{ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
-use tollway_wire::http::{BucketReport, HttpRuleRequest, KeysPage, KeysQuery, RecordQuery, RuleExplanation};
+use tollway_wire::http::{
+    BucketReport, BucketsPage, ExportQuery, HttpRuleRequest, ImportCounts, ImportQuery, KeysPage, KeysQuery,
+    RecordQuery, RuleExplanation,
+};
 
 use super::endpoint::{Endpoint, PreparedRequest, rule_request};
 use super::response_reader::{HttpResponse, event_stream_head, read_response};
@@ -181,6 +184,20 @@ impl Client {
     /// Returns one page of the buckets in the store. The [admin gate](super::ADMIN_PORT) answers this.
     pub fn keys(&self, query: &KeysQuery<'_>) -> Result<KeysPage, ClientError> {
         self.keys_raw(query)?.keys_page()
+    }
+
+    /// Returns one page of an export of all buckets. The [admin gate](super::ADMIN_PORT) answers this.
+    pub fn export_buckets(&self, query: ExportQuery) -> Result<BucketsPage, ClientError> {
+        self.exchange(self.shared.endpoint.export_buckets(query))?.buckets_page()
+    }
+
+    /// Imports a page of buckets, and returns what became of them. The [admin gate](super::ADMIN_PORT) answers this.
+    pub fn import_buckets(
+        &self,
+        page: &BucketsPage,
+        query: ImportQuery,
+    ) -> Result<ImportCounts, ClientError> {
+        self.exchange(self.shared.endpoint.import_buckets(page, query))?.import_counts()
     }
 
     /// Spends, checks, refunds or resets, and returns the response before it is decoded. The command line prints it.

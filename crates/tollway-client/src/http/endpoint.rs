@@ -6,6 +6,8 @@ use std::fmt::{self, Write};
 use tollway_core::{ChargeRequest, RuleRequest, Verb};
 #[cfg(feature = "blocking")]
 use tollway_wire::http::RecordQuery;
+#[cfg(feature = "blocking")]
+use tollway_wire::http::{BucketsPage, ExportQuery, ImportQuery};
 use tollway_wire::http::{ChargeRequests, HttpCommand, HttpRuleRequest, InspectQuery, KeysQuery};
 
 use super::DEFAULT_PORT;
@@ -23,6 +25,10 @@ const TOKEN_MAX: usize = 512;
 const ANSWER_MAX: usize = 64 << 10;
 /// The longest page of keys, or explanation of a rule: it has a thousand ids, and ids may be long.
 const PAGE_MAX: usize = 16 << 20;
+
+/// The longest page of an export. One log alone can have some megabytes.
+#[cfg(feature = "blocking")]
+const EXPORT_MAX: usize = 96 << 20;
 
 /// The server that a client asks.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,6 +131,18 @@ impl Endpoint {
 
     pub(super) fn keys(&self, query: &KeysQuery<'_>) -> PreparedRequest {
         self.get(&format!("/v1/keys?{}", query.to_query()), PAGE_MAX)
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(super) fn export_buckets(&self, query: ExportQuery) -> PreparedRequest {
+        self.get(&format!("/v1/buckets?{}", query.to_query()), EXPORT_MAX)
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(super) fn import_buckets(&self, page: &BucketsPage, query: ImportQuery) -> PreparedRequest {
+        let mut body = Vec::new();
+        page.put_json(&mut body);
+        self.post(&format!("/v1/buckets?{}", query.to_query()), &body, ANSWER_MAX)
     }
 
     #[cfg(feature = "blocking")]

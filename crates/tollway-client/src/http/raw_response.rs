@@ -5,6 +5,9 @@ use tollway_wire::http::{
     BucketReport, KeysPage, ResponseError, RuleExplanation, RuleResponse, ServerResponse,
 };
 
+#[cfg(feature = "blocking")]
+use tollway_wire::http::{BucketsPage, ImportCounts};
+
 use crate::{ClientError, InvalidResponse};
 
 /// A response as it arrived. The `_raw` methods of a client return it to programs that show the JSON of the server.
@@ -100,6 +103,18 @@ impl RawResponse {
     /// Decodes a page of keys.
     pub fn keys_page(&self) -> Result<KeysPage, ClientError> {
         self.decode(KeysPage::from_json)
+    }
+
+    /// Decodes a page of an export.
+    #[cfg(feature = "blocking")]
+    pub(super) fn buckets_page(&self) -> Result<BucketsPage, ClientError> {
+        self.decode(BucketsPage::from_json)
+    }
+
+    /// Decodes what became of imported buckets.
+    #[cfg(feature = "blocking")]
+    pub(super) fn import_counts(&self) -> Result<ImportCounts, ClientError> {
+        self.decode(ImportCounts::from_json)
     }
 
     /// Returns the error of a response that is not what was asked for.

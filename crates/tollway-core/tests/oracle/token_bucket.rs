@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tollway_core::algorithm::{Bucket, TokenBucket, TokenBucketState};
-use tollway_core::{Algorithm, Decision, InlineAlgorithm, Nanos, Refund, Timestamp};
+use tollway_core::{
+    Algorithm, Decision, InlineAlgorithm, InlineLimit, InlineTokenBucket, Limit, Nanos, Policy, Refund,
+    Timestamp,
+};
 use tollway_testbed::{Random, compare, seed};
 
 use crate::history::{self, Model, Step};
@@ -143,4 +146,38 @@ fn what_takes_nothing_leaves_no_mark_for_a_clock_stepped_back_to_find() {
         let steps = [Step::Limit(limit), nothing, Step::Spend { cost: 2, now: 69 }];
         assert_eq!(history::run::<naive::NaiveTokenBucket>(&steps).err(), None);
     }
+}
+
+#[test]
+fn an_inline_bucket_owes_more_than_smaller_numbers_hold() {
+    let numbers = |burst| {
+        let inline = InlineTokenBucket::new(TokenBucket::new(burst, 1, Duration::from_secs(1)).unwrap());
+        *inline.token_bucket()
+    };
+    let (large, small, now) = (numbers(10), numbers(2), Timestamp::EPOCH + Nanos::from_secs(100));
+    let mut bucket = TokenBucketState::default();
+    assert!(bucket.charge(&large, 10, now).allowed());
+    let denied = bucket.charge(&small, 1, now);
+    assert_eq!((denied.remaining, denied.retry_nanos), (0, Nanos::from_secs(9)), "ten are owed, and two fit");
+    let denied = bucket.charge(&large, 1, now);
+    assert_eq!(denied.retry_nanos, Nanos::from_secs(1), "the smaller numbers have forgotten nothing");
+    assert!(small.is_inline() && !TokenBucket::new(2, 1, Duration::from_secs(1)).unwrap().is_inline());
+}
+
+#[test]
+fn a_bucket_is_found_by_its_interval_unless_the_numbers_are_inline() {
+    let numbers = |burst, count| TokenBucket::new(burst, count, Duration::from_secs(60)).unwrap();
+    let limit = Limit::new("Login").unwrap();
+    let found_by = |numbers: &TokenBucket| limit.bucket_fingerprint(numbers);
+    assert_eq!(found_by(&numbers(5, 10)), found_by(&numbers(9, 10)), "the burst is not a part of it");
+    assert_ne!(found_by(&numbers(5, 10)), found_by(&numbers(5, 11)));
+    let inline = InlineLimit::default();
+    let [one, other] = [numbers(5, 10), numbers(5, 11)].map(InlineAlgorithm::new);
+    let [one, other] =
+        [&one, &other].map(|numbers| inline.charge(numbers, b"a", 1).unwrap().bucket_fingerprint());
+    assert_eq!(one, other, "whatever numbers a request brings");
+    let policy =
+        Policy::new(vec![limit.clone().with_default(Algorithm::TokenBucket(numbers(5, 10)))]).unwrap();
+    let charge = policy.charge("Login", b"a", 1).unwrap();
+    assert_eq!(charge.bucket_fingerprint(), policy.limits()[0].bucket_fingerprint(&numbers(5, 10)));
 }

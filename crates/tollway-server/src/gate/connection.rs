@@ -447,7 +447,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             buffers.input.truncate(buffers.filled);
             mem::swap(&mut self.unfinished, &mut buffers.input);
         } else {
-            self.keep_unfinished(&buffers.input[taken..buffers.filled]);
+            keep_unfinished(&mut self.unfinished, &buffers.input[taken..buffers.filled]);
         }
         if !awaits_store {
             self.pool.put(buffers);
@@ -465,16 +465,6 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         let arrived = buffers.input[..buffers.filled].to_vec();
         self.pool.put(buffers);
         Box::new(Buffers::with_input(arrived))
-    }
-
-    /// Keeps the start of a message whose rest has not arrived, in no more memory than it needs.
-    fn keep_unfinished(&mut self, rest: &[u8]) {
-        self.unfinished.clear();
-        if rest.is_empty() && self.unfinished.capacity() > KEEP_UNFINISHED {
-            self.unfinished = Vec::new();
-        }
-        self.unfinished.reserve_exact(rest.len());
-        self.unfinished.extend_from_slice(rest);
     }
 
     /// Sends the output. Nearly always all of it fits at once, and no clock is read.
@@ -550,5 +540,39 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
 
     fn deadline(&self, from: Instant, missing: Missing) -> Instant {
         from + self.session.read_timeout(missing, self.worker.bounds()).unwrap_or(NEVER)
+    }
+}
+
+/// Keeps the start of a message whose rest has not arrived, in hardly more memory than it needs: the buffer may be that
+/// of a long message before it.
+fn keep_unfinished(unfinished: &mut Vec<u8>, rest: &[u8]) {
+    unfinished.clear();
+    if unfinished.capacity() > KEEP_UNFINISHED.max(2 * rest.len()) {
+        *unfinished = Vec::new();
+    }
+    unfinished.reserve_exact(rest.len());
+    unfinished.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buffer_of_a_long_message_is_not_kept_for_a_short_one() {
+        let mut unfinished = vec![0; 1 << 20];
+        keep_unfinished(&mut unfinished, b"GET / HT");
+        assert_eq!(unfinished, b"GET / HT");
+        assert!(unfinished.capacity() <= KEEP_UNFINISHED, "{}", unfinished.capacity());
+        let long = vec![1; 600 << 10];
+        unfinished = Vec::with_capacity(1 << 20);
+        keep_unfinished(&mut unfinished, &long);
+        assert_eq!(
+            (unfinished.len(), unfinished.capacity()),
+            (long.len(), 1 << 20),
+            "it is kept where it fits"
+        );
+        keep_unfinished(&mut unfinished, b"");
+        assert!(unfinished.capacity() <= KEEP_UNFINISHED);
     }
 }

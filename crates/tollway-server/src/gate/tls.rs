@@ -60,7 +60,10 @@ pub(crate) struct TlsServer {
     threads: Arc<HandshakeThreads>,
     counters: HandshakeCounters,
     gate: &'static str,
-    throttle: LogThrottle,
+    /// Holds back lines about connections that end before the handshake is done.
+    early_ends: LogThrottle,
+    /// Holds back lines about handshakes in which the two sides do not agree.
+    failures: LogThrottle,
     /// Holds back lines about refused certificates, whatever other handshakes fail.
     refusals: LogThrottle,
 }
@@ -99,7 +102,8 @@ impl TlsServer {
             threads: Arc::clone(threads),
             counters: HandshakeCounters::default(),
             gate,
-            throttle: LogThrottle::new(LOG_PAUSE, Instant::now()),
+            early_ends: LogThrottle::new(LOG_PAUSE, Instant::now()),
+            failures: LogThrottle::new(LOG_PAUSE, Instant::now()),
             refusals: LogThrottle::new(LOG_PAUSE, Instant::now()),
         });
         let settings = settings.clone();

@@ -277,6 +277,8 @@ fn journal(page: &mut Page, stats: &JournalStats) {
     ] {
         page.single(name, "counter", help, count);
     }
+    let help = "Time that the last sync of a log took.";
+    page.single("tollway_journal_last_sync_seconds", "gauge", help, stats.last_sync.as_secs_f64());
     let help = "Length of the logs since the last snapshot.";
     page.single("tollway_journal_log_bytes", "gauge", help, stats.log_bytes);
     page.single(

@@ -141,10 +141,10 @@ impl<'a> Decided<'a> {
     }
 }
 
-impl Decided<'_> {
+impl<'a> Decided<'a> {
     /// Records the answer to a verb. A decision counts for the limit or the rule that made it. Checks of rules are not
     /// counted.
-    pub(super) fn answer(&mut self, verb: Verb, answer: &VerbAnswer<'_>, rules: &[RuleRequest<'_>]) {
+    pub(super) fn answer(&mut self, verb: Verb, answer: &'a VerbAnswer<'_>, rules: &'a [RuleRequest<'_>]) {
         match answer {
             VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, rules, decision),
             VerbAnswer::Refund(charges, _) => {
@@ -157,12 +157,15 @@ impl Decided<'_> {
     }
 
     /// Records the decision about a bill.
-    fn bill(&mut self, verb: Verb, charges: &[Charge<'_>], rules: &[RuleRequest<'_>], decision: &Decision) {
+    fn bill(
+        &mut self,
+        verb: Verb,
+        charges: &'a [Charge<'_>],
+        rules: &'a [RuleRequest<'_>],
+        decision: &Decision,
+    ) {
         if self.logs {
             decision_log::bill(self.gate, verb, charges, rules, decision);
-        }
-        if charges.iter().any(|charge| charge.limit().is_inline()) {
-            self.skip_in_recordings(1);
         }
         if self.spans.is_some() {
             self.bill_span(verb, charges, rules, decision);
@@ -221,7 +224,7 @@ impl Decided<'_> {
 
     /// Records the decision about one charge, which is a bill.
     #[inline]
-    pub(super) fn spend(&mut self, charge: &Charge<'_>, decision: &Decision) {
+    pub(super) fn spend(&mut self, charge: &'a Charge<'_>, decision: &Decision) {
         if self.logs {
             decision_log::bill(self.gate, Verb::Spend, std::slice::from_ref(charge), &[], decision);
         }
@@ -239,7 +242,7 @@ impl Decided<'_> {
     pub(super) fn descriptors(
         &mut self,
         bill: &DescriptorBill<'_>,
-        charges: &[Charge<'_>],
+        charges: &'a [Charge<'_>],
         outcome: &DescriptorOutcome,
     ) {
         let decision = &outcome.decision;
@@ -264,7 +267,7 @@ impl Decided<'_> {
         }
     }
 
-    fn descriptor(&mut self, charge: &Charge<'_>, decision: &Decision) {
+    fn descriptor(&mut self, charge: &'a Charge<'_>, decision: &Decision) {
         let Some(Counted { counters, subject }) = self.policy.descriptor_counters(charge.limit()) else {
             return;
         };
@@ -273,7 +276,7 @@ impl Decided<'_> {
     }
 
     /// Records the decision of a rule.
-    pub(super) fn rule(&mut self, name: &str, key: Option<&str>, decision: &RuleDecision) {
+    pub(super) fn rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
         if self.logs {
             decision_log::rule(self.gate, name, key, decision);
         }
@@ -283,7 +286,7 @@ impl Decided<'_> {
         self.count_rule(name, key, decision);
     }
 
-    fn count_rule(&mut self, name: &str, key: Option<&str>, decision: &RuleDecision) {
+    fn count_rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
         let Some(Counted { counters, subject }) = self.policy.rule(name) else { return };
         counters.decided(decision);
         let id = key.unwrap_or_default().as_bytes();
@@ -295,7 +298,7 @@ impl Decided<'_> {
     }
 
     /// Records one use of a key, and how it was answered.
-    pub(super) fn key(&mut self, used: &KeyUse<'_>, answered: &OverLimit) {
+    pub(super) fn key(&mut self, used: &KeyUse<'a>, answered: &OverLimit) {
         if self.logs {
             decision_log::key(self.gate, used.key, answered);
         }
@@ -330,7 +333,7 @@ impl Decided<'_> {
     pub(super) fn report(
         &mut self,
         domain: &Counted<DomainCounters>,
-        message: &AccountingMessage<'_>,
+        message: &AccountingMessage<'a>,
         delayed_by: Option<Nanos>,
     ) {
         self.skip_in_recordings(1);
@@ -345,7 +348,6 @@ impl Decided<'_> {
 
     /// Adds what was tallied to the counters.
     pub(super) fn finish(self) {
-        self.skip_in_recordings(self.inline.count());
         self.policy.inline_limit().counters.spent_all(&self.inline);
     }
 
@@ -358,7 +360,7 @@ impl Decided<'_> {
 
     /// Records what a charge spent, or that it was denied.
     #[inline]
-    fn watch_charge(&mut self, subject: Subject, charge: &Charge<'_>, decision: &Decision) {
+    fn watch_charge(&mut self, subject: Subject, charge: &'a Charge<'_>, decision: &Decision) {
         if decision.allowed() {
             self.watch_spent(subject, charge.id(), charge.cost());
         } else {
@@ -367,14 +369,14 @@ impl Decided<'_> {
     }
 
     #[inline]
-    fn watch_spent(&mut self, subject: Subject, id: &[u8], cost: u64) {
+    fn watch_spent(&mut self, subject: Subject, id: &'a [u8], cost: u64) {
         if let Some(watch) = &mut self.watch {
             watch.spent(subject, id, cost);
         }
     }
 
     #[inline]
-    fn watch_denied(&mut self, subject: Subject, id: &[u8], cost: u64, retry: Option<Nanos>) {
+    fn watch_denied(&mut self, subject: Subject, id: &'a [u8], cost: u64, retry: Option<Nanos>) {
         if let Some(watch) = &mut self.watch {
             watch.denied(self.gate, subject, id, cost, retry);
         }

@@ -60,9 +60,10 @@ impl ThrottrService {
             }
             let more = batch.commands.is_full();
             outcomes.clear();
-            self.service.limiter.run_quota_commands(&batch.commands, outcomes).await;
+            let requests = &inbox[start..answered.taken];
+            self.service.run_quota_commands(&batch.commands, requests, outcomes).await;
             if decision_log::is_on() {
-                log(&inbox[start..answered.taken], outcomes);
+                log(requests, outcomes);
             }
             self.reply(&batch.asked, outcomes, outbox);
             if !more {
@@ -82,9 +83,6 @@ impl ThrottrService {
 
     /// Appends the replies to a batch, and counts them.
     fn reply(&self, asked: &[Asked], outcomes: &[QuotaOutcome], outbox: &mut Vec<u8>) {
-        if self.service.tap.sample().is_some() {
-            self.service.tap.skip(asked.len() as u64);
-        }
         let mut failed = 0;
         for (Asked { id, is_query }, outcome) in asked.iter().zip(outcomes) {
             let reply = reply_to(*is_query, outcome);
@@ -139,15 +137,22 @@ fn reply_to(is_query: bool, outcome: &QuotaOutcome) -> ThrottrReply {
     }
 }
 
-/// Logs the decisions about the requests in these bytes. They are decoded once more, because hardly anybody logs them,
-/// and keeping them for it would cost every request.
+/// Returns the requests in these bytes with their replies. They are decoded once more, because hardly anybody logs or
+/// records them, and keeping them for it would cost every request.
+pub(super) fn answered_requests<'a>(
+    requests: &'a [u8],
+    outcomes: &'a [QuotaOutcome],
+) -> impl Iterator<Item = (ThrottrRequest<'a>, ThrottrReply)> {
+    let mut rest = requests;
+    outcomes.iter().map_while(move |outcome| {
+        let (request, len) = decode(rest).ok()??;
+        rest = &rest[len..];
+        let is_query = matches!(request.command, ThrottrCommand::Query);
+        Some((request, reply_to(is_query, outcome)))
+    })
+}
+
 #[cold]
 fn log(requests: &[u8], outcomes: &[QuotaOutcome]) {
-    let mut rest = requests;
-    for outcome in outcomes {
-        let Ok(Some((request, len))) = decode(rest) else { return };
-        let is_query = matches!(request.command, ThrottrCommand::Query);
-        decision_log::quota(&request, &reply_to(is_query, outcome));
-        rest = &rest[len..];
-    }
+    answered_requests(requests, outcomes).for_each(|(request, reply)| decision_log::quota(&request, &reply));
 }

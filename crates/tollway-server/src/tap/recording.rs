@@ -13,7 +13,9 @@ use tollway_core::{
     Timestamp, Verb,
 };
 use tollway_wire::http::{RecordedIds, RecordingProgress, put_trace_lines};
+use tollway_wire::throttr::{self, ThrottrReply, ThrottrRequest};
 
+use super::inline_command::InlineCommand;
 use super::{Sample, rule_key};
 
 /// The bytes of lines that may wait for one client: a tenth of a second of a million decisions a second. Lines above it
@@ -39,7 +41,7 @@ pub(super) struct Recording {
     sent: usize,
     /// The decisions for which there was no room, since the last report of progress.
     missed: u64,
-    /// The decisions that this trace cannot have.
+    /// The decisions that this trace cannot have, or of which it cannot have a part.
     skipped: u64,
     /// The number of skipped decisions of all gates when this recording began.
     skipped_before: u64,
@@ -92,45 +94,20 @@ impl Recording {
         answer: &VerbAnswer<'_>,
         rules: &[RuleRequest<'_>],
     ) {
-        let (VerbAnswer::Decision(charges, _) | VerbAnswer::Refund(charges, _) | VerbAnswer::Reset(charges)) =
-            answer;
+        let (charges, reply) = match answer {
+            VerbAnswer::Decision(charges, decision) => (charges, ReplyOf::Decision(*decision)),
+            VerbAnswer::Refund(charges, refund) => (charges, ReplyOf::Refund(*refund)),
+            VerbAnswer::Reset(charges) => (charges, ReplyOf::Reset),
+        };
         let sample = Sample { key, divisor: self.divisor };
-        let kept: Vec<_> = charges.iter().filter(|charge| self.has(sample, charge)).collect();
+        let kept: Vec<_> = charges.iter().filter(|charge| sample.has(charge.id())).collect();
         let kept_rules: Vec<_> = rules.iter().filter(|rule| sample.has_rule(rule)).collect();
-        let is_whole = kept.len() == charges.len() && kept_rules.len() == rules.len();
-        let reply = match answer {
-            VerbAnswer::Decision(_, decision) if decision.degraded => {
-                self.skipped += 1;
-                return;
-            }
-            // Parts of a bill that was denied, or only checked, took nothing.
-            VerbAnswer::Decision(_, decision)
-                if !is_whole && (verb != Verb::Spend || !decision.allowed()) =>
-            {
-                return;
-            }
-            _ if !is_whole => None,
-            VerbAnswer::Decision(_, decision) => Some(ReplyOf::Decision(*decision)),
-            VerbAnswer::Refund(_, refund) => Some(ReplyOf::Refund(*refund)),
-            VerbAnswer::Reset(_) => Some(ReplyOf::Reset),
-        };
-        // Beside a whole bill, a charge that only checks changes nothing.
-        let takes = |charge: &&&Charge<'_>| is_whole || charge.kind() != ChargeKind::CheckOnly;
-        let request = LimitRequest {
-            verb,
-            charges: kept.iter().filter(takes).map(|charge| self.charge_request(charge)).collect(),
-            rules: kept_rules.iter().map(|rule| self.rule_request(rule)).collect(),
-        };
-        if request.charges.is_empty() && request.rules.is_empty() {
+        if kept.is_empty() && kept_rules.is_empty() {
             return;
         }
-        let reply = reply.map(|reply| match reply {
-            ReplyOf::Decision(decision) => TraceReply::decision(&request, decision),
-            ReplyOf::Refund(Refund::UNLIMITED) => TraceReply::UnlimitedRefund,
-            ReplyOf::Refund(refund) => TraceReply::Refund(refund),
-            ReplyOf::Reset => TraceReply::Reset,
-        });
-        self.push(at, &TraceRequest::Limit(request), reply.as_ref());
+        let is_whole = kept.len() == charges.len() && kept_rules.len() == rules.len();
+        let put = self.put_answer(at, verb, reply, &kept, &kept_rules, is_whole);
+        self.count(put);
     }
 
     /// Records the decision about one charge, which is a bill.
@@ -141,17 +118,128 @@ impl Recording {
         charge: &Charge<'_>,
         decision: &Decision,
     ) {
-        if !self.has(Sample { key, divisor: self.divisor }, charge) {
+        if !(Sample { key, divisor: self.divisor }).has(charge.id()) {
             return;
         }
-        if decision.degraded {
-            self.skipped += 1;
+        let put = self.put_answer(at, Verb::Spend, ReplyOf::Decision(*decision), &[charge], &[], true);
+        self.count(put);
+    }
+
+    /// Adds the lines of an answer: one with the reply if it can have everything, and otherwise one without a reply for
+    /// each part that changed a bucket. The charges and rules are those in the sample; `is_whole` says that these are
+    /// all.
+    fn put_answer(
+        &mut self,
+        at: Timestamp,
+        verb: Verb,
+        reply: ReplyOf,
+        charges: &[&Charge<'_>],
+        rules: &[&RuleRequest<'_>],
+        is_whole: bool,
+    ) -> Result<(), Loss> {
+        let decision = if let ReplyOf::Decision(decision) = &reply { Some(decision) } else { None };
+        if decision.is_some_and(|decision| decision.degraded) {
+            return Err(Loss::Skipped);
+        }
+        if is_whole && charges.iter().all(|charge| self.has_name_and_numbers(charge)) {
+            return self.put_limit(at, verb, charges, rules, Some(reply));
+        }
+        if is_whole
+            && let ([charge], []) = (charges, rules)
+            && charge.limit().is_inline()
+            // No command looks whether a cost would pass, or has a reply that does not tell whether it passed.
+            && (decision.is_none() || verb == Verb::Spend && charge.kind() == ChargeKind::Spend)
+        {
+            return self.put_inline(at, charge, reply, true);
+        }
+        // Left out of a sample without being counted, as other ids are. A whole one is missing for its kind.
+        let nothing_taken = if is_whole { Err(Loss::Skipped) } else { Ok(()) };
+        if decision.is_some_and(|decision| verb != Verb::Spend || !decision.allowed()) {
+            return nothing_taken;
+        }
+        let taking = charges.iter().copied().filter(|charge| charge.kind() != ChargeKind::CheckOnly);
+        let (named, others): (Vec<_>, Vec<_>) = taking.partition(|charge| self.has_name_and_numbers(charge));
+        if named.is_empty() && others.is_empty() && rules.is_empty() {
+            return nothing_taken;
+        }
+        let mut put = Ok(());
+        for charge in others {
+            let is_inline = charge.limit().is_inline();
+            put = put.max(if is_inline {
+                self.put_inline(at, charge, reply, false)
+            } else {
+                Err(Loss::Skipped)
+            });
+        }
+        if !named.is_empty() || !rules.is_empty() {
+            put = put.max(self.put_limit(at, verb, &named, rules, None));
+        }
+        put
+    }
+
+    /// Adds a line with charges under limits of the policy, and with rules.
+    fn put_limit(
+        &mut self,
+        at: Timestamp,
+        verb: Verb,
+        charges: &[&Charge<'_>],
+        rules: &[&RuleRequest<'_>],
+        reply: Option<ReplyOf>,
+    ) -> Result<(), Loss> {
+        let request = LimitRequest {
+            verb,
+            charges: charges.iter().map(|charge| self.charge_request(charge)).collect(),
+            rules: rules.iter().map(|rule| self.rule_request(rule)).collect(),
+        };
+        let reply = reply.map(|reply| match reply {
+            ReplyOf::Decision(decision) => TraceReply::decision(&request, decision),
+            ReplyOf::Refund(Refund::UNLIMITED) => TraceReply::UnlimitedRefund,
+            ReplyOf::Refund(refund) => TraceReply::Refund(refund),
+            ReplyOf::Reset => TraceReply::Reset,
+        });
+        self.put(at, &TraceRequest::Limit(request), reply.as_ref())
+    }
+
+    /// Adds the command that does to the bucket of an inline limit what the request did.
+    fn put_inline(
+        &mut self,
+        at: Timestamp,
+        charge: &Charge<'_>,
+        reply: ReplyOf,
+        has_reply: bool,
+    ) -> Result<(), Loss> {
+        let id = self.id(charge.id());
+        let command = match reply {
+            ReplyOf::Decision(_) => InlineCommand::spend(charge, &id),
+            ReplyOf::Refund(_) => InlineCommand::refund(charge, &id),
+            ReplyOf::Reset => InlineCommand::reset(&id),
+        };
+        let command = command.ok_or(Loss::Skipped)?;
+        let reply = match reply {
+            ReplyOf::Decision(decision) if has_reply => command.decision_reply(&decision),
+            ReplyOf::Refund(refund) if has_reply => command.refund_reply(&refund),
+            _ => None,
+        };
+        self.put(at, &command.into_request(), reply.as_ref())
+    }
+
+    /// Records a Throttr request and its reply.
+    pub(super) fn throttr(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        request: &ThrottrRequest<'_>,
+        reply: &ThrottrReply,
+    ) {
+        if !(Sample { key, divisor: self.divisor }).has(request.key.bytes()) {
             return;
         }
-        let charges = vec![self.charge_request(charge)];
-        let request = LimitRequest { verb: Verb::Spend, charges, rules: Vec::new() };
-        let reply = TraceReply::decision(&request, *decision);
-        self.push(at, &TraceRequest::Limit(request), Some(&reply));
+        let (mut bytes, mut answer) = (Vec::new(), Vec::new());
+        let (consumer, resource) = (self.id(request.key.consumer()), self.id(request.key.resource()));
+        throttr::encode_request(request.id, &request.command, &consumer, &resource, &mut bytes)
+            .expect("an id of a request fits into one, and a hash is shorter");
+        throttr::encode(request.id, reply, &mut answer);
+        self.push(at, &TraceRequest::Throttr(bytes), Some(&TraceReply::Throttr(answer)));
     }
 
     /// Records the decision of a rule.
@@ -173,9 +261,9 @@ impl Recording {
         self.push(at, &request, Some(&TraceReply::RuleDecision(*decision)));
     }
 
-    /// Returns whether a charge is in the trace.
-    fn has(&self, sample: Sample<'_>, charge: &Charge<'_>) -> bool {
-        !charge.limit().is_inline() && sample.has(charge.id()) && !self.has_lost_numbers(charge)
+    /// Returns whether a line of a limit can have a charge.
+    fn has_name_and_numbers(&self, charge: &Charge<'_>) -> bool {
+        !charge.limit().is_inline() && !self.has_lost_numbers(charge)
     }
 
     /// Returns whether the hash of an id hides which numbers it has: those of its account, which is a part of the id.
@@ -213,23 +301,37 @@ impl Recording {
         }
     }
 
-    /// Adds a line. Returns false if it can be in no trace, or if there was no room.
+    /// Adds the one line of a decision. Returns false if it is not in the trace, which is counted.
     fn push(&mut self, at: Timestamp, request: &dyn Display, reply: Option<&TraceReply>) -> bool {
+        let put = self.put(at, request, reply);
+        self.count(put);
+        put.is_ok()
+    }
+
+    /// Adds a line.
+    fn put(&mut self, at: Timestamp, request: &dyn Display, reply: Option<&TraceReply>) -> Result<(), Loss> {
         let mut line = String::with_capacity(128);
         // Writing to a string cannot fail.
         let _ = write!(line, "{}  {request}", Nanos::new(at.as_nanos().saturating_sub(self.base.as_nanos())));
         let _ = reply.map_or(Ok(()), |reply| write!(line, "  => {reply}"));
         if line.len() > LINE_MAX {
-            self.skipped += 1;
-            return false;
+            return Err(Loss::Skipped);
         }
         if self.queue.len() + line.len() >= QUEUE_MAX {
-            self.missed += 1;
-            return false;
+            return Err(Loss::Missed);
         }
         self.queue.extend_from_slice(line.as_bytes());
         self.queue.push(b'\n');
-        true
+        Ok(())
+    }
+
+    /// Counts a decision that is not in the trace, or not all of it.
+    fn count(&mut self, put: Result<(), Loss>) {
+        match put {
+            Ok(()) => {}
+            Err(Loss::Skipped) => self.skipped += 1,
+            Err(Loss::Missed) => self.missed += 1,
+        }
     }
 
     /// Counts a tick, and returns the task that waits.
@@ -273,11 +375,22 @@ impl Recording {
     }
 }
 
-/// The reply to a request that is whole in the trace.
+/// The reply to a request, before it is written in the format of a line.
+#[derive(Clone, Copy)]
 enum ReplyOf {
     Decision(Decision),
     Refund(Refund),
     Reset,
+}
+
+/// The reason why a decision is not in the trace, or not all of it. It is counted once for a decision, so the last of
+/// these is taken if its lines have several.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Loss {
+    /// No line can have it.
+    Skipped,
+    /// There was no room.
+    Missed,
 }
 
 fn hashed(key: &RandomState, id: &[u8]) -> String {

@@ -33,8 +33,6 @@ struct Generation {
 #[derive(Debug)]
 struct NewestCells {
     generation: u64,
-    /// The place of its sketch.
-    place: usize,
     cells: Cells,
 }
 
@@ -42,33 +40,38 @@ impl Generations {
     /// The bytes of the sketches and the cells.
     pub(crate) const SIZE: usize = KEPT * Sketch::SIZE + Cells::SIZE;
 
-    /// Adds an amount to an id, in this generation.
+    /// Adds these amounts to ids, in this generation.
     #[inline]
-    pub(crate) fn add(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
-        // Nearly always, the newest generation is the current one, and something was counted in it before.
-        if let Some(newest) = &mut self.newest
-            && newest.generation == generation
-            && let Some(kept) = &mut self.kept[newest.place]
-            && kept.number == generation
-        {
-            return kept.sketch.add(Some(&mut newest.cells), hash, subject, id, amount);
-        }
-        self.add_first(generation, hash, subject, id, amount);
-    }
-
-    /// Adds an amount to an id, in a generation that may have to be made first.
-    #[cold]
-    fn add_first(&mut self, generation: u64, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+    pub(crate) fn add_all<'i>(
+        &mut self,
+        generation: u64,
+        amounts: impl Iterator<Item = (IdHash, Subject, &'i [u8], u64)>,
+    ) {
         let Self { kept, newest } = self;
         let place = place(generation);
-        let newest = newest.get_or_insert_with(|| NewestCells { generation, place, cells: Cells::new() });
+        let newest = newest.get_or_insert_with(|| NewestCells { generation, cells: Cells::new() });
         let sketch = current(&mut kept[place], generation);
         if newest.generation < generation {
             newest.cells.clear();
-            (newest.generation, newest.place) = (generation, place);
+            newest.generation = generation;
         }
-        let cells = (newest.generation == generation).then_some(&mut newest.cells);
-        sketch.add(cells, hash, subject, id, amount);
+        if newest.generation == generation {
+            amounts.for_each(|(hash, subject, id, amount)| {
+                sketch.add(&mut newest.cells, hash, subject, id, amount);
+            });
+        } else {
+            amounts.for_each(|(hash, subject, id, amount)| {
+                sketch.add_without_cells(hash, subject, id, amount);
+            });
+        }
+    }
+
+    /// Starts to fetch what [`add_all`](Self::add_all) reads of an id first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: IdHash) {
+        if let Some(newest) = &self.newest {
+            newest.cells.prefetch(hash);
+        }
     }
 
     /// Returns the counts that are shown in this generation.
@@ -117,7 +120,10 @@ mod tests {
     fn counts_are_shown_for_three_generations_and_then_gone() {
         let (key, mut generations) = (SketchKey::random(), Generations::default());
         let hash = key.hash(Subject(0), b"a");
-        let mut add = |generation, amount| generations.add(generation, hash, Subject(0), b"a", amount);
+        let id = &b"a"[..];
+        let mut add = |generation, amount| {
+            generations.add_all(generation, [(hash, Subject(0), id, amount)].into_iter());
+        };
         add(0, 1);
         add(1, 10);
         add(2, 100);
@@ -133,7 +139,27 @@ mod tests {
         assert_eq!(shown(&generations, 4), (100, 100));
         assert_eq!(shown(&generations, 5), (0, 0));
         assert!(generations.id(4, hash).is_some() && generations.id(5, hash).is_none());
-        generations.add(5, hash, Subject(0), b"a", 1_000);
+        generations.add_all(5, [(hash, Subject(0), id, 1_000)].into_iter());
         assert_eq!(shown(&generations, 5), (1_000, 1_000));
+    }
+
+    /// A worker that was held up may still record at the time before.
+    #[test]
+    fn counts_of_an_older_generation_are_added_to_it() {
+        let (key, mut generations) = (SketchKey::random(), Generations::default());
+        let ids: Vec<String> = (0..5_000).map(|id| format!("id-{id}")).collect();
+        for generation in [5, 4, 5] {
+            let amounts =
+                ids.iter().map(|id| (key.hash(Subject(0), id.as_bytes()), Subject(0), id.as_bytes(), 1));
+            generations.add_all(generation, amounts);
+        }
+        let counts: Vec<_> = generations.counts(5).collect();
+        assert_eq!(counts.iter().map(SketchCounts::total).sum::<u64>(), 15_000);
+        for id in &ids {
+            let hash = key.hash(Subject(0), id.as_bytes());
+            let bounds =
+                counts.iter().map(|counts| counts.bounds(hash)).fold(Bounded::default(), Bounded::and);
+            assert!(bounds.min <= 3 && 3 <= bounds.max, "{id}: {bounds:?}");
+        }
     }
 }

@@ -1,28 +1,37 @@
 //! Finds the ids that use the most, in bounded memory: Space-Saving, in sets.
 //!
 //! ```text
-//! hash of (subject, id)  ──>  one of 64 sets of 16 places   16 tags | 16 hashes | 16 counts | 16 errors
-//! found:     count += amount
-//! not found: one of 16384 cells += amount, while that stays below the smallest count of the set
-//!            otherwise it takes the place with the smallest count, as count = cell + amount, error = cell
+//! hash of (subject, id)  ──┬──>  one of 8192 cells            sum | ids with a place | the place of one of them
+//!                          └──>  one of 64 sets of 16 places   16 tags | 16 hashes | 16 counts | 16 errors
+//! the id has a place:            its count += amount
+//! it has none:                   the cell += amount, while that stays below the threshold of the set
+//! the cell is at the threshold:  it takes the place with the smallest count, as count = cell + amount, error = cell
 //! ```
 //!
-//! Most ids of a busy server come too seldom to be shown. They end at a cell, which costs less than taking a place: no
-//! search for the smallest count, and no id is copied.
+//! The threshold is the smallest count of the set, or 1/4096 of everything that was counted, if that is more; it is 0
+//! while a place is free. Most ids of a busy server come too seldom to be shown. They end at their cell, without a look
+//! at the places of their set. An id that comes often is found by the place that its cell names, without a search too.
+//! Without the share of everything, ids that come equally often would take the places from each other all the time,
+//! which took longer than all the rest.
 //!
-//! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= smallest` of its set for
-//! one that has none: an id that never had a place is below its cell, and one that lost it had the smallest count. So
-//! every bound that is shown holds, and not only probably. An id with more than a sixteenth of what its set counts
-//! keeps its place for certain. The hash is keyed with random numbers, so nobody can choose ids that share a set.
+//! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= threshold` of its set for
+//! one that has none: an id that never had a place is below its cell, and one that lost it had the smallest count. The
+//! threshold never falls. So every bound that is shown holds, and not only probably. An id loses its place only if all
+//! sixteen of its set have counts as large as its own. The hash is keyed with random numbers, so nobody can choose ids
+//! that share a set.
 //!
 //! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
 //!
 //! [`Generations`]: super::generations::Generations
 
+mod cells;
+
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
+
+pub(crate) use self::cells::Cells;
 
 /// The number of places in a set: their tags are one cache line.
 const WAYS: usize = 16;
@@ -32,8 +41,9 @@ pub(super) const SETS: usize = 64;
 pub(crate) const PLACES: usize = SETS * WAYS;
 /// The number of bytes of an id that are kept. A longer id is cut, and its hash tells it from others that start alike.
 pub(crate) const ID_MAX: usize = 96;
-/// The number of cells. It is a power of two, because bits of the hash choose the cell.
-const CELLS: usize = 1 << 14;
+
+/// The share of everything below which an id needs no place: one in this many.
+const SHARE_MIN: u64 = 4_096;
 
 /// The number of a limit, a rule or a domain in [`Subjects`](super::subjects::Subjects).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,11 +78,6 @@ impl IdHash {
     pub(super) const fn set(self) -> usize {
         // Not the lowest bits: subjects differ there in a way that ids can repeat.
         (self.0 >> 32) as usize & (SETS - 1)
-    }
-
-    #[inline]
-    const fn cell(self) -> usize {
-        (self.0 >> 40) as usize & (CELLS - 1)
     }
 
     #[inline]
@@ -131,31 +136,34 @@ impl fmt::Display for ShortId {
 #[derive(Debug)]
 pub(crate) struct Sketch {
     sets: Box<[Set]>,
+    bounds: SetBounds,
     ids: Box<[ShortId]>,
-    total: u64,
 }
 
 /// The places of the ids whose hash chooses this set. An empty place has a count of 0.
-///
-/// Most ids are looked for in vain, so what is read for them stands first, in two cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Set {
     /// A part of the hash of each id.
     tags: [u32; WAYS],
-    /// The smallest count.
-    smallest: u64,
-    /// True if every id that was counted has a place, with its exact count.
-    is_exact: bool,
     subjects: [Subject; WAYS],
     hashes: [IdHash; WAYS],
     counts: [u64; WAYS],
     errors: [u64; WAYS],
 }
 
-/// Counts the ids that have no place, several in one cell.
-#[derive(Debug)]
-pub(crate) struct Cells(Box<[u32]>);
+/// The bounds of the ids without a place. They are apart from the sets: this is all that most requests read of them,
+/// and it stays in the first cache.
+#[derive(Clone, Debug)]
+struct SetBounds {
+    /// The sum of all amounts.
+    total: u64,
+    /// The smallest count of each set.
+    smallest: [u64; SETS],
+    /// A bit for each set: 1 if an id was counted there that has no place, or has none with its exact count.
+    inexact: u64,
+}
+const _: () = assert!(SETS <= u64::BITS as usize);
 
 /// The bounds of what one id used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,28 +193,21 @@ pub(crate) struct Held {
 #[derive(Clone, Debug)]
 pub(crate) struct SketchCounts {
     sets: Box<[Set]>,
-    total: u64,
+    bounds: SetBounds,
 }
 
 impl Set {
     const EMPTY: Self = Self {
         tags: [0; WAYS],
-        smallest: 0,
-        is_exact: true,
         subjects: [Subject(0); WAYS],
         hashes: [IdHash::EMPTY; WAYS],
         counts: [0; WAYS],
         errors: [0; WAYS],
     };
 
-    #[inline]
     fn find(&self, hash: IdHash) -> Option<usize> {
         let tag = hash.tag();
-        // Compares all places without a branch between them, so that the processor does several at once. Most ids have
-        // no place, and to find that out takes a third of the instructions.
-        if !self.tags.iter().fold(false, |found, other| found | (*other == tag)) {
-            return None;
-        }
+        // Compares all places without a branch between them, so that the processor does several at once.
         let bit = |way: usize| if self.tags[way] == tag { 1_u32 << way } else { 0 };
         let mut matches = (0..WAYS).fold(0, |bits, way| bits | bit(way));
         while matches != 0 {
@@ -219,160 +220,188 @@ impl Set {
         None
     }
 
-    /// Adds an amount to the id at this place.
-    #[inline]
-    fn add(&mut self, way: usize, amount: u64) {
-        let before = self.counts[way];
-        self.counts[way] = before.saturating_add(amount);
-        if before == self.smallest {
-            self.find_smallest();
-        }
-    }
-
-    /// Gives the place with the smallest count to an id, and returns it with the id that had it.
-    fn replace(&mut self, hash: IdHash, subject: Subject, error: u64, amount: u64) -> (usize, IdHash) {
-        let way = self.counts.iter().position(|count| *count == self.smallest).unwrap_or(0);
+    /// Gives a place to an id, and returns the id that had it.
+    fn replace(&mut self, way: usize, hash: IdHash, subject: Subject, error: u64, amount: u64) -> IdHash {
         let lost = self.hashes[way];
-        self.is_exact &= lost == IdHash::EMPTY;
         self.tags[way] = hash.tag();
         self.hashes[way] = hash;
         self.subjects[way] = subject;
         self.errors[way] = error;
         self.counts[way] = error.saturating_add(amount);
-        self.find_smallest();
-        (way, lost)
+        lost
     }
 
-    fn find_smallest(&mut self) {
-        self.smallest = self.counts.iter().copied().fold(u64::MAX, u64::min);
+    /// Returns the smallest count.
+    fn smallest(&self) -> u64 {
+        self.counts.iter().copied().fold(u64::MAX, u64::min)
     }
 
     /// Returns the bounds of the id at this place.
     const fn bounds(&self, way: usize) -> Bounded {
         Bounded { min: self.counts[way].saturating_sub(self.errors[way]), max: self.counts[way] }
     }
-
-    /// Returns the most that an id of this set can have used if it has no place.
-    const fn max_without_place(&self) -> u64 {
-        if self.is_exact { 0 } else { self.smallest }
-    }
 }
 
-impl Cells {
-    /// The bytes that all cells have.
-    pub(crate) const SIZE: usize = CELLS * size_of::<u32>();
-    /// The value of a cell that says nothing, because its sum does not fit.
-    const UNKNOWN: u32 = u32::MAX;
+impl SetBounds {
+    const EMPTY: Self = Self { total: 0, smallest: [0; SETS], inexact: 0 };
 
-    pub(crate) fn new() -> Self {
-        Self(vec![0; CELLS].into_boxed_slice())
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.fill(0);
-    }
-
-    /// Adds an amount to the cell of an id if the sum is below the smallest count of its set. Returns whether it did.
+    /// Returns the count from which on an id of this set takes a place: none, as long as a place is free.
     #[inline]
-    fn add_below(&mut self, smallest: u64, hash: IdHash, amount: u64) -> bool {
-        let cell = &mut self.0[hash.cell()];
-        let sum = u64::from(*cell).saturating_add(amount);
-        match u32::try_from(sum) {
-            Ok(sum32) if sum < smallest && sum32 < Self::UNKNOWN => {
-                *cell = sum32;
-                true
-            }
-            _ => false,
+    fn threshold(&self, set: usize) -> u64 {
+        match self.smallest[set] {
+            0 => 0,
+            smallest => smallest.max(self.total / SHARE_MIN),
         }
     }
 
-    /// Returns the most that an id without a place can have used.
-    fn max(&self, hash: IdHash) -> u64 {
-        match self.0[hash.cell()] {
-            Self::UNKNOWN => u64::MAX,
-            sum => u64::from(sum),
-        }
+    /// Notes that not every id of a set has a place with its exact count.
+    #[inline]
+    const fn set_inexact(&mut self, set: usize) {
+        self.inexact |= 1 << set;
     }
 
-    /// Notes that an id with this count has lost its place.
-    fn raise(&mut self, hash: IdHash, count: u64) {
-        let cell = &mut self.0[hash.cell()];
-        *cell = (*cell).max(u32::try_from(count).unwrap_or(Self::UNKNOWN));
+    /// Returns the most that an id of this set can have used if it has no place.
+    fn max_without_place(&self, set: usize) -> u64 {
+        if self.inexact >> set & 1 == 0 { 0 } else { self.threshold(set) }
     }
 }
 
 impl Sketch {
     /// The bytes that one sketch has.
-    pub(crate) const SIZE: usize = SETS * size_of::<Set>() + PLACES * size_of::<ShortId>();
+    pub(crate) const SIZE: usize =
+        SETS * size_of::<Set>() + PLACES * size_of::<ShortId>() + size_of::<SetBounds>();
 
     pub(crate) fn new() -> Self {
         let (sets, ids) = (vec![Set::EMPTY; SETS], vec![ShortId::EMPTY; PLACES]);
-        Self { sets: sets.into_boxed_slice(), ids: ids.into_boxed_slice(), total: 0 }
+        Self { sets: sets.into_boxed_slice(), bounds: SetBounds::EMPTY, ids: ids.into_boxed_slice() }
     }
 
     /// Forgets everything. The ids stay in memory until their places are taken again, and nothing shows them.
     pub(crate) fn clear(&mut self) {
         self.sets.fill(Set::EMPTY);
-        self.total = 0;
+        self.bounds = SetBounds::EMPTY;
     }
 
-    /// Adds an amount to an id of a subject, which have this hash. Without cells, every id takes a place.
+    /// Adds an amount to an id of a subject, which have this hash.
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        cells: Option<&mut Cells>,
-        hash: IdHash,
-        subject: Subject,
-        id: &[u8],
-        amount: u64,
-    ) {
+    pub(crate) fn add(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
         if amount == 0 {
             return;
         }
-        self.total = self.total.saturating_add(amount);
-        let index = hash.set();
-        let set = &mut self.sets[index];
-        if let Some(way) = set.find(hash) {
-            return set.add(way, amount);
+        self.bounds.total = self.bounds.total.saturating_add(amount);
+        let (set, cell) = (hash.set(), cells.of(hash));
+        if cell.has_no_place() && cell.add_below(self.bounds.threshold(set), amount) {
+            self.bounds.set_inexact(set);
+        } else {
+            self.add_to_place(cells, hash, subject, id, amount);
         }
-        let smallest = set.smallest;
-        let Some(cells) = cells else {
-            let (way, _) = set.replace(hash, subject, smallest, amount);
-            return self.ids[index * WAYS + way].set(id);
-        };
-        if cells.add_below(smallest, hash, amount) {
-            set.is_exact = false;
+    }
+
+    /// Adds an amount to an id that has a place, or takes one.
+    #[inline(never)]
+    fn add_to_place(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        let (set, cell) = (hash.set(), cells.of(hash));
+        if let Some(hint) = cell.hint() {
+            let found = if self.hash_at(hint) == hash { Some(hint) } else { self.find(hash) };
+            if let Some(place) = found {
+                cell.set_hint(place);
+                return self.add_at(place, amount);
+            }
+            if cell.add_below(self.bounds.threshold(set), amount) {
+                return self.bounds.set_inexact(set);
+            }
+        }
+        self.take_place(cells, hash, subject, id, amount);
+    }
+
+    /// Adds an amount to an id without cells: every id takes a place.
+    pub(crate) fn add_without_cells(&mut self, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        if amount == 0 {
             return;
         }
-        let error = cells.max(hash).min(smallest);
-        let (way, lost) = set.replace(hash, subject, error, amount);
-        if lost != IdHash::EMPTY {
-            cells.raise(lost, smallest);
+        self.bounds.total = self.bounds.total.saturating_add(amount);
+        match self.find(hash) {
+            Some(place) => self.add_at(place, amount),
+            None => _ = self.replace(hash, subject, id, self.bounds.threshold(hash.set()), amount),
         }
-        self.ids[index * WAYS + way].set(id);
+    }
+
+    /// Gives a place to an id that its cell has no more room for.
+    fn take_place(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+        let smallest = self.bounds.smallest[hash.set()];
+        let error = cells.of(hash).max().min(self.bounds.threshold(hash.set()));
+        let (place, lost) = self.replace(hash, subject, id, error, amount);
+        if lost != IdHash::EMPTY {
+            cells.of(lost).lose_place(smallest);
+        }
+        cells.of(hash).gain_place(place);
+    }
+
+    /// Gives the place with the smallest count of its set to an id, and returns it with the id that had it.
+    fn replace(
+        &mut self,
+        hash: IdHash,
+        subject: Subject,
+        id: &[u8],
+        error: u64,
+        amount: u64,
+    ) -> (usize, IdHash) {
+        let (index, set) = (hash.set(), &mut self.sets[hash.set()]);
+        let smallest = self.bounds.smallest[index];
+        let way = set.counts.iter().position(|count| *count == smallest).unwrap_or(0);
+        let lost = set.replace(way, hash, subject, error, amount);
+        self.bounds.smallest[index] = set.smallest();
+        if lost != IdHash::EMPTY {
+            self.bounds.set_inexact(index);
+        }
+        let place = index * WAYS + way;
+        self.ids[place].set(id);
+        (place, lost)
+    }
+
+    /// Adds an amount to the id at this place.
+    #[inline]
+    fn add_at(&mut self, place: usize, amount: u64) {
+        let (index, way) = (place / WAYS, place % WAYS);
+        let set = &mut self.sets[index];
+        let before = set.counts[way];
+        set.counts[way] = before.saturating_add(amount);
+        if before == self.bounds.smallest[index] {
+            self.bounds.smallest[index] = set.smallest();
+        }
+    }
+
+    /// Returns the hash of the id at this place.
+    #[inline]
+    fn hash_at(&self, place: usize) -> IdHash {
+        self.sets[place / WAYS].hashes[place % WAYS]
+    }
+
+    /// Returns the place of an id.
+    fn find(&self, hash: IdHash) -> Option<usize> {
+        self.sets[hash.set()].find(hash).map(|way| hash.set() * WAYS + way)
     }
 
     /// Returns the id that has this hash, if it has a place.
     pub(crate) fn id(&self, hash: IdHash) -> Option<&ShortId> {
-        let way = self.sets[hash.set()].find(hash)?;
-        Some(&self.ids[hash.set() * WAYS + way])
+        self.find(hash).map(|place| &self.ids[place])
     }
 
     pub(crate) fn counts(&self) -> SketchCounts {
-        SketchCounts { sets: self.sets.clone(), total: self.total }
+        SketchCounts { sets: self.sets.clone(), bounds: self.bounds.clone() }
     }
 }
 
 impl SketchCounts {
     /// Returns the sum of all amounts, which is exact.
     pub(crate) const fn total(&self) -> u64 {
-        self.total
+        self.bounds.total
     }
 
     /// Returns the ids that have a place.
     pub(crate) fn held(&self) -> impl Iterator<Item = Held> {
-        self.sets.iter().flat_map(|set| {
-            let max_without_place = set.max_without_place();
+        self.sets.iter().enumerate().flat_map(|(index, set)| {
+            let max_without_place = self.bounds.max_without_place(index);
             let ways = (0..WAYS).filter(|way| set.hashes[*way] != IdHash::EMPTY);
             ways.map(move |way| Held {
                 hash: set.hashes[way],
@@ -385,20 +414,20 @@ impl SketchCounts {
 
     /// Returns the most that an id of each set can have used if it has no place.
     pub(crate) fn max_without_place(&self) -> impl Iterator<Item = u64> {
-        self.sets.iter().map(Set::max_without_place)
+        (0..SETS).map(|set| self.bounds.max_without_place(set))
     }
 
     /// Returns the bounds of an id, whether it has a place or not.
     #[cfg(test)]
     pub(crate) fn bounds(&self, hash: IdHash) -> Bounded {
         let set = &self.sets[hash.set()];
-        let without_place = Bounded { min: 0, max: set.max_without_place() };
+        let without_place = Bounded { min: 0, max: self.bounds.max_without_place(hash.set()) };
         set.find(hash).map_or(without_place, |way| set.bounds(way))
     }
 
-    /// Returns whether every count is exact: no id has lost its place.
-    pub(crate) fn is_exact(&self) -> bool {
-        self.sets.iter().all(|set| set.is_exact)
+    /// Returns whether every count is exact: every id has a place, and none has lost it.
+    pub(crate) const fn is_exact(&self) -> bool {
+        self.bounds.inexact == 0
     }
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn merge(counts: &[SketchCounts], wanted: impl Fn(Subject) -> bool) -
         let start = || Sums { subject, min: 0, max: without_place[hash.set()] };
         let sums = ids.entry(hash).or_insert_with(start);
         sums.min += u128::from(bounds.min);
-        sums.max += u128::from(bounds.max - max_without_place);
+        // In this order: with a place it may have used less than others without one.
+        sums.max = sums.max + u128::from(bounds.max) - u128::from(max_without_place);
     }
     let count = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
     let entry = |(hash, Sums { subject, min, max })| {

@@ -25,7 +25,7 @@ enum At {
 }
 
 /// Every path, with a body if it takes one, and the status of its answer where it is served.
-const PATHS: [(&str, Option<&str>, u16, At); 20] = [
+const PATHS: [(&str, Option<&str>, u16, At); 21] = [
     ("/v1/spend", Some(LOGIN), 200, At::Http),
     ("/v1/check", Some(LOGIN), 200, At::Http),
     ("/v1/gate?limit=Login&id=b", None, 200, At::Http),
@@ -40,6 +40,7 @@ const PATHS: [(&str, Option<&str>, u16, At); 20] = [
     ("/v1/explain", Some(r#"{"rule":"upload"}"#), 200, At::Admin),
     ("/v1/inspect?limit=Login&id=a", None, 200, At::Admin),
     ("/v1/keys", None, 501, At::Admin),
+    ("/v1/buckets", None, 200, At::Admin),
     ("/v1/top?by=spent", None, 200, At::Admin),
     ("/metrics", None, 200, At::Admin),
     ("/", None, 200, At::Admin),

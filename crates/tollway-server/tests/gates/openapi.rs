@@ -36,7 +36,7 @@ descriptors:
 ";
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 122] = [
+const CASES: [(&str, &str, &str, u16); 130] = [
     (
         "POST",
         "/v1/spend",
@@ -181,6 +181,14 @@ const CASES: [(&str, &str, &str, u16); 122] = [
     ("HEAD", "/v1/keys", "", 501),
     ("HEAD", "/v1/keys?cursor=x", "", 400),
     ("HEAD", "/v1/keys?limit=Nobody", "", 404),
+    ("GET", "/v1/buckets", "", 200),
+    ("GET", "/v1/buckets?from=x", "", 400),
+    ("HEAD", "/v1/buckets", "", 200),
+    ("HEAD", "/v1/buckets?from=x", "", 400),
+    ("POST", "/v1/buckets", EMPTY_EXPORT, 200),
+    ("POST", "/v1/buckets", r#"{"export":7}"#, 400),
+    ("POST", "/v1/buckets", r#"{"export":"AAAA"}"#, 422),
+    ("POST", "/v1/buckets", "LARGE", 413),
     ("GET", "/v1/top", "", 200),
     ("GET", "/v1/top?by=spent&limit=Login&n=1", "", 200),
     ("GET", "/v1/top?by=cost", "", 400),
@@ -194,6 +202,14 @@ const CASES: [(&str, &str, &str, u16); 122] = [
 /// A request whose second descriptor brings numbers.
 const DESCRIPTOR_OVERRIDE: &str = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"account","value":"alice"}]},
     {"entries":[{"key":"account","value":"bob"}],"limit":{"requestsPerUnit":9,"unit":"HOUR"}}]}"#;
+
+/// An export without buckets.
+const EMPTY_EXPORT: &str = concat!(
+    r#"{"export":""#,
+    "VE9MTFdBWVgBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAN7HgCSIk6RhPHzIq",
+    "ec4oxNI3gQxlNDhxEQAAAGay5XRHl2P6AwAAAAAAAAAAAAAAAAAAAAA=",
+    r#""}"#
+);
 
 const INLINE: &str = r#"{"limit":{"burst":2,"count":2,"period":"1m"},"id":"a"}"#;
 
@@ -290,7 +306,7 @@ const CASES_UNREACHABLE: [(&str, &str, &str, u16); 30] = [
 ];
 
 /// Requests, and the statuses that a server answers whose store is a Redis.
-const CASES_REDIS: [(&str, &str, &str, u16); 9] = [
+const CASES_REDIS: [(&str, &str, &str, u16); 12] = [
     (
         "POST",
         "/v1/spend",
@@ -302,6 +318,9 @@ const CASES_REDIS: [(&str, &str, &str, u16); 9] = [
     ("POST", "/v1/rules/upload", r#"{"selectors":{"user":"vova"}}"#, 200),
     ("POST", "/v1/explain", r#"{"rule":"upload","selectors":{"user":"vova"}}"#, 200),
     ("GET", "/v1/inspect?limit=Login&id=a", "", 200),
+    ("GET", "/v1/buckets", "", 501),
+    ("HEAD", "/v1/buckets", "", 501),
+    ("POST", "/v1/buckets", EMPTY_EXPORT, 501),
     ("GET", "/v1/keys", "", 200),
     ("GET", "/v1/keys?limit=Login&cursor=1&count=1", "", 200),
     ("HEAD", "/v1/keys", "", 200),

@@ -154,7 +154,7 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
             "-ERR this is not an HTTP server\r\n",
         ),
         (command(&long_key), key_error),
-        (command(&long_id), key_error),
+        (command(&long_id), "-ERR an id can have at most 512 bytes\r\n"),
         (
             vec![b'x'; LINE_MAX + 1],
             "-ERR Protocol error: a line of plain text can have at most 65536 bytes; send the command as an array\r\n",

@@ -1,8 +1,8 @@
 //! Tests that decisions are recorded as lines of a trace: `/v1/live?all`.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tollway::config::{ShowIds, WatchSettings};
@@ -47,11 +47,14 @@ impl Recorder {
         &self.lines
     }
 
-    /// Reads until a report of progress has a decision that was skipped.
-    fn read_until_skipped(&mut self) {
-        while self.progress.skipped == 0 {
+    /// Reads until a report of progress has this many decisions that were skipped.
+    fn read_until_skipped(&mut self, decisions: u64) {
+        // Reports go on, so reading itself does not time out.
+        let began = Instant::now();
+        while self.progress.skipped < decisions && began.elapsed() < TEST_TIMEOUT {
             self.read_event();
         }
+        assert_eq!(self.progress, RecordingProgress { missed: 0, skipped: decisions });
     }
 
     fn read_event(&mut self) {
@@ -119,10 +122,116 @@ fn decisions_of_all_kinds_become_lines() {
         "1.5s  limit  reset Login:8  => ok",
         "2s  limit  spend Any:r  => allow remaining=99 retry_after=0s reset_after=0.01s",
         "2s  limit  spend Login:9  => allow remaining=0 retry_after=29.5s reset_after=59.5s",
+        "2s  resp  CL.THROTTLE k 5 1 60  => *5 :0 :6 :5 :-1 :60",
     ];
     assert_eq!(recorder.read(expected.len()), expected);
-    recorder.read_until_skipped();
-    assert_eq!(recorder.progress, RecordingProgress { missed: 0, skipped: 1 });
+    send_text(&gate);
+    recorder.read_until_skipped(1);
+}
+
+/// Sends a datagram to the text gate, whose decisions are not recorded.
+fn send_text(gate: &Harness) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    socket.send_to(b"over_limit ws a", gate.server.text_addr().unwrap()).unwrap();
+    socket.recv(&mut [0; 100]).unwrap();
+}
+
+/// Returns the body of a request under an inline limit.
+fn inline(id: &str, burst: u32, period: &str) -> String {
+    format!(r#"{{"limit":{{"burst":{burst},"count":1,"period":"{period}"}},"id":"{id}"}}"#)
+}
+
+/// Returns the body of a request under an inline limit of one an hour.
+fn inline_of_kind(id: &str, kind: &str) -> String {
+    format!(r#"{{"limit":{{"burst":1,"count":1,"period":"1h"}},"id":"{id}","kind":"{kind}"}}"#)
+}
+
+#[test]
+fn requests_that_bring_their_own_numbers_become_commands_with_them() {
+    let gate = start_with(POLICY, |_| {});
+    let mut recorder = Recorder::start(&gate, "");
+    gate.post("/v1/spend", &inline("a b", 2, "1m"));
+    gate.post("/v1/spend", &inline("a b", 1, "1m"));
+    gate.post("/v1/refund", &inline("a b", 2, "1m"));
+    gate.post("/v1/reset", &inline("a b", 2, "1m"));
+    // In a bill, an inline charge that was taken is a line of its own, without a reply; one that was denied is skipped.
+    let bill = |id: &str| format!(r#"{{"charges":[{},{{"limit":"Any","id":"x"}}]}}"#, inline(id, 1, "1h"));
+    gate.post("/v1/spend", &bill("c"));
+    gate.post("/v1/spend", &bill("c"));
+    // No command has a period of half a second, and none looks whether a cost would pass.
+    gate.post("/v1/spend", &inline("d", 2, "500ms"));
+    gate.post("/v1/check", &inline("a b", 2, "1m"));
+    let mut throttr = TcpStream::connect(gate.server.throttr_addr().unwrap()).unwrap();
+    throttr.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let requests =
+        b"\x01\x01\0\0\0\x05\0\0\0\0\0\0\0\x02\x0a\0\0\0\0\0\0\0\x01\x01cr\x02\x02\0\0\0\x01\x01cr";
+    throttr.write_all(requests).unwrap();
+    throttr.read_exact(&mut [0; 5 + 22]).unwrap();
+    let expected = [
+        r#"0s  resp  CL.THROTTLE "a b" 1 1 60  => *5 :0 :2 :1 :-1 :60"#,
+        r#"0s  resp  CL.THROTTLE "a b" 0 1 60  => *5 :1 :1 :0 :60 :60"#,
+        r#"0s  resp  CL.THROTTLE "a b" 1 1 60 -1  => *5 :0 :2 :2 :-1 :0"#,
+        r#"0s  resp  DEL "a b""#,
+        "0s  resp  CL.THROTTLE c 0 1 3600",
+        "0s  limit  spend Any:x",
+        "0s  throttr  01010000000500000000000000020a0000000000000001016372  => 0100000001",
+        "0s  throttr  020200000001016372  => 02000000010500000000000000020a00000000000000",
+    ];
+    assert_eq!(recorder.read(1 + expected.len())[1..], expected);
+    recorder.read_until_skipped(3);
+}
+
+#[test]
+fn the_kind_of_an_inline_charge_decides_what_is_recorded() {
+    let gate = start_with(POLICY, |_| {});
+    let mut recorder = Recorder::start(&gate, "");
+    for (id, kind, status) in [
+        ("a", "spend", 200),
+        ("a", "spend", 429),
+        // A command would say that the second one is limited, so neither has a reply.
+        ("b", "spend_only", 200),
+        ("b", "spend_only", 200),
+        // A command would take.
+        ("c", "check_only", 200),
+        ("a", "check_only", 429),
+    ] {
+        assert_eq!(gate.post("/v1/spend", &inline_of_kind(id, kind)).status, status, "{kind}");
+    }
+    let expected = [
+        "0s  resp  CL.THROTTLE a 0 1 3600  => *5 :0 :1 :0 :-1 :3600",
+        "0s  resp  CL.THROTTLE a 0 1 3600  => *5 :1 :1 :0 :3600 :3600",
+        "0s  resp  CL.THROTTLE b 0 1 3600",
+        "0s  resp  CL.THROTTLE b 0 1 3600",
+    ];
+    assert_eq!(recorder.read(1 + expected.len())[1..], expected);
+    recorder.read_until_skipped(2);
+}
+
+#[test]
+fn a_decision_that_no_line_can_have_is_skipped_once() {
+    let gate = start_with(POLICY, |_| {});
+    let mut recorder = Recorder::start(&gate, "");
+    let bill =
+        |charges: &[String]| format!(r#"{{"charges":[{},{{"limit":"Any","id":"x"}}]}}"#, charges.join(","));
+    // One for each request, whatever it has beside the limit of the policy.
+    gate.post("/v1/check", &bill(&[inline("a", 1, "1h"), inline("b", 1, "1h")]));
+    gate.post("/v1/spend", &bill(&[inline("a", 1, "500ms"), inline("b", 1, "500ms")]));
+    gate.post("/v1/spend", &bill(&[inline("c", 1, "1h")]));
+    gate.post("/v1/spend", &bill(&[inline("c", 1, "1h"), inline("d", 1, "1h")]));
+    // HTTP accepts longer ids than a command has.
+    let long = "x".repeat(513);
+    gate.post("/v1/spend", &inline(&long, 1, "1h"));
+    gate.post("/v1/reset", &inline(&long, 1, "1h"));
+    spend(&gate, "Any", "y");
+    let expected = [
+        "0s  limit  spend Any:x",
+        "0s  resp  CL.THROTTLE c 0 1 3600",
+        "0s  limit  spend Any:x",
+        "0s  limit  spend Any:y  => allow remaining=99 retry_after=0s reset_after=0.01s",
+    ];
+    assert_eq!(recorder.read(1 + expected.len())[1..], expected);
+    recorder.read_until_skipped(5);
 }
 
 #[test]
@@ -159,8 +268,8 @@ fn a_sample_has_all_requests_of_an_id_or_none() {
     }
     all.read(601);
     // Lines are sent before the report of a decision that came after them.
-    gate.post("/v1/spend", r#"{"limit":{"burst":1,"count":1,"period":"1m"},"id":"inline"}"#);
-    some.read_until_skipped();
+    send_text(&gate);
+    some.read_until_skipped(1);
     let count = |recorder: &Recorder, id: usize| {
         let text = format!("Any:id-{id}  ");
         recorder.lines.iter().filter(|line| line.contains(&text)).count()

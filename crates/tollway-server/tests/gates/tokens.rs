@@ -50,7 +50,7 @@ type AskedPath = (&'static str, &'static str, &'static str, &'static str, Option
 
 /// Every path.
 #[rustfmt::skip]
-const PATHS: [AskedPath; 28] = [
+const PATHS: [AskedPath; 30] = [
     ("http", "POST", "/v1/spend", LOGIN, Some(Scope::Decide), 200),
     ("http", "POST", "/v1/check", LOGIN, Some(Scope::Decide), 200),
     ("http", "GET", "/v1/gate?limit=Login&id=a", "", Some(Scope::Decide), 200),
@@ -67,6 +67,8 @@ const PATHS: [AskedPath; 28] = [
     ("admin", "POST", "/v1/explain", r#"{"rule":"upload"}"#, Some(Scope::Read), 200),
     ("admin", "GET", "/v1/inspect?limit=Login&id=a", "", Some(Scope::Read), 200),
     ("admin", "GET", "/v1/keys", "", Some(Scope::Read), 501),
+    ("admin", "GET", "/v1/buckets", "", Some(Scope::Admin), 200),
+    ("admin", "POST", "/v1/buckets", r#"{"export":"AAAA"}"#, Some(Scope::Admin), 422),
     ("admin", "GET", "/v1/top", "", Some(Scope::Read), 200),
     // By GET the answer would not end.
     ("admin", "HEAD", "/v1/live", "", Some(Scope::Read), 200),

@@ -308,10 +308,23 @@ fn watchers_and_recorders_leave_places_for_others() {
     let reply = gate.get("/v1/live?all");
     assert_eq!(
         (reply.status, &reply.json()["detail"]),
-        (503, &json!("1 clients record already; end one of them"))
+        (503, &json!("a client records already, and this gate has room for one; end it"))
     );
     assert_eq!(gate.get("/v1/top").status, 200);
     drop(watching);
+}
+
+#[test]
+fn a_gate_that_is_too_small_for_watchers_says_so() {
+    let gate = start_with(POLICY, |settings| {
+        settings.gates.http_connections = MaxConnections { total: 1, per_address: None };
+    });
+    for (path, part) in [("/v1/live", "half"), ("/v1/live?all", "a quarter")] {
+        let reply = gate.get(path);
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert!(reply.status == 503 && detail.starts_with(part), "{path}: {detail}");
+        assert!(detail.ends_with("which is none; raise its max_connections"), "{path}: {detail}");
+    }
 }
 
 #[test]

@@ -221,7 +221,10 @@ impl Source<'_> {
     fn gate(self, gate: &GateState) -> Vec<Cell> {
         let mut state = Vec::new();
         state.extend(gate.requests.map(|requests| format!("{}/s", words::count(requests))));
-        state.extend(gate.connections.map(|open| format!("{} connections", words::count(open))));
+        state.extend(gate.connections.map(|open| match open {
+            1 => "1 connection".to_owned(),
+            open => format!("{} connections", words::count(open)),
+        }));
         let troubles = [(gate.refused, "refused"), (gate.cut, "cut")];
         let troubles = troubles.into_iter().filter(|(count, _)| *count > 0);
         state.extend(troubles.map(|(count, name)| format!("{} {name}", words::count(count))));

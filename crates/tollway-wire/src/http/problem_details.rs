@@ -65,13 +65,23 @@ impl ProblemDetails {
 
     /// Creates a problem for one watcher more than the server allows.
     pub fn too_many_watchers(max: usize) -> Self {
-        let detail = format!("{max} clients watch already; close one of them");
+        let detail = match max {
+            0 => "half of the gate's connections may watch, which is none; raise its max_connections"
+                .to_owned(),
+            1 => "a client watches already, and this gate has room for one; close it".to_owned(),
+            _ => format!("{max} clients watch already; close one of them"),
+        };
         Self::new(HttpStatus::ServiceUnavailable, "too-many-watchers", "Too many watchers", detail)
     }
 
     /// Creates a problem for one recorder more than the server allows.
     pub fn too_many_recorders(max: usize) -> Self {
-        let detail = format!("{max} clients record already; end one of them");
+        let detail = match max {
+            0 => "a quarter of the gate's connections may record, which is none; raise its max_connections"
+                .to_owned(),
+            1 => "a client records already, and this gate has room for one; end it".to_owned(),
+            _ => format!("{max} clients record already; end one of them"),
+        };
         Self::new(HttpStatus::ServiceUnavailable, "too-many-watchers", "Too many watchers", detail)
     }
 
@@ -235,6 +245,19 @@ impl ProblemDetails {
         let detail = "it keeps only hashes of ids; inspect one bucket with \"tollway inspect LIMIT:ID\" or \
                       GET /v1/inspect, or use a Redis store";
         Self::new(HttpStatus::NotImplemented, "no-ids", title, detail.to_owned())
+    }
+
+    /// Creates a problem for an export or an import of buckets that are in a shared store.
+    pub fn shared_buckets() -> Self {
+        let title = "The buckets are in Redis";
+        let detail = "export them from there, or import into it: \"tollway buckets export redis://HOST\"";
+        Self::new(HttpStatus::NotImplemented, "shared-buckets", title, detail.to_owned())
+    }
+
+    /// Creates a problem for an export that cannot be imported into this server.
+    pub fn import_refused(detail: &str) -> Self {
+        let title = "The export cannot be imported";
+        Self::new(HttpStatus::Unprocessable, "import-refused", title, detail.to_owned())
     }
 
     /// Appends the response body as JSON.

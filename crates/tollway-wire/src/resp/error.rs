@@ -83,6 +83,12 @@ pub enum CommandError {
         /// The command.
         command: &'static str,
     },
+    /// A `CL.THROTTLE` with too few words, or too many.
+    #[error(
+        "ERR wrong number of arguments for 'cl.throttle' command; send CL.THROTTLE key max_burst count_per_period period \
+         [quantity]"
+    )]
+    CellWords,
     /// A word that is no integer of 64 bits.
     #[error("ERR {field} must be an integer of 64 bits, not '{found}'")]
     NoInteger {
@@ -111,9 +117,12 @@ pub enum CommandError {
         /// The reason.
         problem: String,
     },
-    /// A key or an id of more than [`KEY_MAX`] bytes. The connection is closed.
+    /// A key of more than [`KEY_MAX`] bytes. The connection is closed.
     #[error("ERR a key can have at most {KEY_MAX} bytes")]
     KeyTooLong,
+    /// An id of more than [`KEY_MAX`] bytes. The connection is closed.
+    #[error("ERR an id can have at most {KEY_MAX} bytes")]
+    IdTooLong,
     /// A name of a connection of more than [`KEY_MAX`] bytes.
     #[error("ERR the name of a connection can have at most {KEY_MAX} bytes")]
     NameTooLong,
@@ -126,6 +135,12 @@ pub enum CommandError {
     /// A `TOLL` without a verb.
     #[error("ERR wrong number of arguments for 'toll' command; send TOLL SPEND, CHECK, REFUND or RESET")]
     TollVerb,
+    /// A `TOLL` with a verb that there is not.
+    #[error("ERR unknown subcommand '{name}' of 'toll'; send TOLL SPEND, CHECK, REFUND or RESET")]
+    UnknownTollVerb {
+        /// The name that was sent, cut and escaped.
+        name: String,
+    },
     /// A `TOLL` with too few words, or too many.
     #[error(
         "ERR wrong number of arguments for 'toll' command; send TOLL {} {}",
@@ -174,7 +189,7 @@ pub enum CommandError {
 impl CommandError {
     /// Returns whether the connection is closed after the error.
     pub const fn closes(&self) -> bool {
-        matches!(self, Self::KeyTooLong | Self::ValueTooLong | Self::Http)
+        matches!(self, Self::KeyTooLong | Self::IdTooLong | Self::ValueTooLong | Self::Http)
     }
 }
 

@@ -61,7 +61,7 @@ impl<'a> ThrottleRequest<'a> {
         let (numbers, quantity) = match words {
             [_, _, numbers @ ..] if numbers.len() == 3 => (numbers, None),
             [_, _, numbers @ .., quantity] if numbers.len() == 3 => (numbers, Some(*quantity)),
-            _ => return Err(CommandError::WordCount { command: dialect.command() }),
+            _ => return Err(dialect.wrong_count()),
         };
         let key = words[1];
         if key.len() > KEY_MAX {
@@ -123,10 +123,11 @@ impl<'a> ThrottleRequest<'a> {
 }
 
 impl Dialect {
-    const fn command(self) -> &'static str {
+    /// Returns the error for too few words, or too many. That of throttlecrab is in its own words.
+    const fn wrong_count(self) -> CommandError {
         match self {
-            Self::RedisCell => "cl.throttle",
-            Self::Throttlecrab => "throttle",
+            Self::RedisCell => CommandError::CellWords,
+            Self::Throttlecrab => CommandError::WordCount { command: "throttle" },
         }
     }
 

@@ -51,7 +51,6 @@ pub struct TollRequest<'w, 'a> {
     rules: &'w [&'a [u8]],
 }
 
-const COMMAND: &str = "toll";
 /// The word that begins a rule, in any case.
 const RULE: &[u8] = b"RULE";
 
@@ -61,7 +60,7 @@ impl<'w, 'a> TollRequest<'w, 'a> {
         let Some((name, words)) = words.split_first() else { return Err(CommandError::TollVerb) };
         let verb = Verb::ALL.into_iter().find(|verb| name.eq_ignore_ascii_case(verb.name().as_bytes()));
         let Some(verb) = verb else {
-            return Err(CommandError::UnknownSubcommand { command: COMMAND, name: shown(name) });
+            return Err(CommandError::UnknownTollVerb { name: shown(name) });
         };
         let words_per_charge = if verb.has_cost() { 3 } else { 2 };
         // The first charge may leave out its cost.
@@ -135,7 +134,7 @@ fn text<'a>(name: &'a [u8], of: &'static str) -> Result<&'a str, CommandError> {
 fn charge<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<TollCharge<'a>, CommandError> {
     let limit = text(words[0], "limit")?;
     if words[1].len() > KEY_MAX {
-        return Err(CommandError::KeyTooLong);
+        return Err(CommandError::IdTooLong);
     }
     let cost = match words.get(2) {
         None => verb.default_cost(),

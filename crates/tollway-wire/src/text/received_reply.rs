@@ -99,7 +99,8 @@ fn parse_u64(digits: &[u8]) -> Option<u64> {
 fn parse_decimal(digits: &[u8]) -> Option<f64> {
     // Checked first, because `parse` accepts exponents and infinity.
     digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.').then_some(())?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    // Checked afterwards, because more than 308 digits are infinity too.
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 #[cfg(test)]
@@ -156,6 +157,15 @@ mod tests {
             b"size=1 keys=",
         ] {
             assert_eq!(decode_reply(datagram), None, "{}", datagram.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_number_with_too_many_digits_is_none() {
+        let (fits, too_long) = ("9".repeat(308), "9".repeat(310));
+        assert!(decode_reply(format!("ok N {fits} {fits}.5 3").as_bytes()).is_some());
+        for numbers in [format!("{too_long} 2.0"), format!("1.0 {too_long}")] {
+            assert_eq!(decode_reply(format!("ok N {numbers} 3").as_bytes()), None, "it would be infinite");
         }
     }
 }

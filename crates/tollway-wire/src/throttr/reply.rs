@@ -45,7 +45,9 @@ pub fn encode(id: u32, reply: &ThrottrReply, out: &mut Vec<u8>) {
 
 /// An error for a reply status that is not defined: the peer uses another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the server replied with status {found:#04x} instead of 0 or 1; it may not be a Throttr server")]
+#[error(
+    "the server replied with status {found:#04x} instead of 0 or 1; it may not be a Throttr server, or it uses TLS"
+)]
 #[non_exhaustive]
 pub struct UnknownStatus {
     /// The byte that was found.

@@ -1,10 +1,11 @@
 //! Property tests of the HTTP codec: any bytes, in any pieces, never panic and read the same.
 
 use proptest::prelude::*;
-use tollway_core::{IdFormat, Network, Verb};
+use tollway_core::{ChargeRequest, IdFormat, Network, RuleRef, RuleRequest, Timestamp, Verb};
 use tollway_wire::http::{
-    BucketReport, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest, IdSource, InspectQuery,
-    KeysPage, KeysQuery, ProxiedRequest, RuleExplanation, RuleResponse, ServerResponse, ThrottlecrabRequest,
+    BucketReport, ChargeRequests, EventDecoder, Framer, FramerEvent, GateQuery, HttpCommand, HttpRuleRequest,
+    IdSource, InspectQuery, KeysPage, KeysQuery, LiveEvent, ProxiedRequest, RuleExplanation, RuleResponse,
+    ServerResponse, StateSummary, ThrottlecrabRequest,
 };
 
 const HEAD_MAX: usize = 512;
@@ -166,4 +167,83 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_inline_limit_has_a_burst_a_count_and_a_period_in_either_form() {
+    let full = br#"{"limit":{"burst":5,"count":10,"period":"1m30s"},"id":"a"}"#;
+    let command = HttpCommand::from_json(Verb::Spend, full).unwrap();
+    let mut again = Vec::new();
+    command.put_json(&mut again).unwrap();
+    assert_eq!(HttpCommand::from_json(Verb::Spend, &again), Ok(command));
+    let [seconds, text] = [r#"{"count":10,"period":90}"#, r#"{"burst":10,"count":10,"period":"90s"}"#]
+        .map(|limit| format!(r#"{{"limit":{limit},"id":"a"}}"#));
+    assert_eq!(
+        HttpCommand::from_json(Verb::Spend, seconds.as_bytes()),
+        HttpCommand::from_json(Verb::Spend, text.as_bytes()),
+        "the burst is the count, and a period without a unit is seconds"
+    );
+    for (limit, words) in [
+        (r#"{"period":"1m"}"#, "\"count\" is missing"),
+        (r#"{"count":1}"#, "\"period\" is missing"),
+        (r#"{"count":1,"period":true}"#, "a duration such as \"1m30s\", or whole seconds"),
+        (r#"{"count":1,"period":"soon"}"#, "period"),
+        ("true", "a string, or an object such as"),
+    ] {
+        let body = format!(r#"{{"limit":{limit},"id":"a"}}"#);
+        let error = HttpCommand::from_json(Verb::Spend, body.as_bytes()).unwrap_err();
+        assert!(error.detail.contains(words), "{limit}: {}", error.detail);
+    }
+}
+
+#[test]
+fn a_command_with_an_id_that_is_no_text_cannot_be_json() {
+    let rule = RuleRequest { rule: RuleRef::Named("upload".to_owned()), key: None, selectors: Vec::new() };
+    let charge = |id: &'static [u8]| ChargeRequests::One(ChargeRequest::new("Login", id, 1));
+    let command = HttpCommand::new(Verb::Spend, charge(b"alice")).with_rules(vec![rule]);
+    let mut body = Vec::new();
+    command.put_json(&mut body).unwrap();
+    assert_eq!(HttpCommand::from_json(Verb::Spend, &body), Ok(command));
+    let error = HttpCommand::new(Verb::Spend, charge(b"a\xff")).put_json(&mut body).unwrap_err();
+    assert!(error.to_string().starts_with(r#"id "a\xff" is not UTF-8"#), "{error}");
+}
+
+#[test]
+fn a_state_is_shown_to_people() {
+    let at = Timestamp::from_nanos(1_500_000_000);
+    for (state, shown) in [
+        (StateSummary::TokenBucket { full_at: at }, "full_at 1970-01-01T00:00:01.5Z"),
+        (
+            StateSummary::SlidingLog { entries: 2, oldest: Timestamp::EPOCH, newest: at },
+            "entries 2, oldest 1970-01-01T00:00:00Z, newest 1970-01-01T00:00:01.5Z",
+        ),
+        (
+            StateSummary::SmoothedRate { rate: 0.5, measured_at: at },
+            "rate 0.5, measured_at 1970-01-01T00:00:01.5Z",
+        ),
+        (StateSummary::Quota { used: 3, expires_at: at }, "used 3, expires_at 1970-01-01T00:00:01.5Z"),
+        (StateSummary::FixedWindow { used: 3, ends_at: at }, "used 3, ends_at 1970-01-01T00:00:01.5Z"),
+        (
+            StateSummary::SlidingWindow { current: 1, previous: 2, ends_at: at },
+            "current 1, previous 2, ends_at 1970-01-01T00:00:01.5Z",
+        ),
+    ] {
+        assert_eq!(state.to_string(), shown);
+    }
+}
+
+#[test]
+fn a_history_reads_back_and_an_unknown_event_is_none() {
+    let history =
+        r#"{"step":1,"until":1700000000,"allowed":[3,4],"denied":[0,1],"degraded":[0,0],"limits":[]}"#;
+    let stream = format!("event: history\ndata: {history}\n\nevent: news\ndata: 1\n\n");
+    let mut decoder = EventDecoder::default();
+    decoder.push(stream.as_bytes());
+    let [first, second] = [(); 2].map(|()| decoder.next_event().unwrap().unwrap());
+    assert!(matches!(LiveEvent::from_event(&second), Ok(None)), "a later server may send it");
+    let mut again = Vec::new();
+    LiveEvent::from_event(&first).unwrap().unwrap().put_event(&mut again);
+    decoder.push(&again);
+    let read = LiveEvent::from_event(&decoder.next_event().unwrap().unwrap());
+    assert!(matches!(read, Ok(Some(LiveEvent::History(read))) if read.allowed == [3, 4]));
 }

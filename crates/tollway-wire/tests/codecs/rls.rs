@@ -1,11 +1,15 @@
 //! Envoy's rate limit service: what a real Envoy sends, what a naive encoder writes, and bytes that are no message.
 
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollway_core::Decision;
+use tollway_core::algorithm::FixedWindow;
 use tollway_core::descriptor::{
-    LimitOverride, RateLimitRequest, RateLimitRequestError, RateUnit, RequestDescriptor,
+    Descriptor, DescriptorBill, DescriptorLimit, DescriptorOutcome, DescriptorTree, LimitOverride,
+    RateLimitRequest, RateLimitRequestError, RateUnit, RequestDescriptor,
 };
+use tollway_core::{Algorithm, Decision, Limit, Nanos, Policy, Timestamp, Verdict};
 use tollway_wire::rls::{self, RlsDecodeError, RlsResponse};
 
 /// The requests that Envoy 1.40 sent for 36 requests of clients: each message, and what it says.
@@ -179,4 +183,151 @@ fn an_answer_without_statuses_is_two_bytes() {
     out.clear();
     rls::put_json(&mut out, &response);
     assert_eq!(str::from_utf8(&out).unwrap(), r#"{"overallCode":"OVER_LIMIT","statuses":[]}"#);
+}
+
+/// Returns a policy with a limit of three a minute for each value of `account`, and no limit for `free`.
+fn policy() -> Policy {
+    let window = FixedWindow::new(3, Duration::from_secs(60), Duration::ZERO).unwrap();
+    let shown = DescriptorLimit {
+        rate: Some((3, RateUnit::Minute)),
+        name: "accounts".into(),
+        ..DescriptorLimit::default()
+    };
+    let limited = Descriptor {
+        shown: Some(shown),
+        limit: Some(Limit::new("shop_account").unwrap().with_default(Algorithm::FixedWindow(window))),
+        ..Descriptor::new("account", "")
+    };
+    let mut tree = DescriptorTree::default();
+    tree.add_domain("shop", vec![limited, Descriptor::new("free", "")]);
+    Policy::new(Vec::new()).unwrap().with_descriptors(tree).unwrap()
+}
+
+/// Returns the answer to a request about an account and a descriptor without a limit, in all three forms.
+fn answers(decision: Decision) -> (Vec<u8>, String, String) {
+    let policy = policy();
+    let json =
+        br#"{"domain":"shop","descriptors":[{"entries":[["account","alice"]]},{"entries":[["free","x"]]}]}"#;
+    let request = rls::from_json(json).unwrap();
+    let bill = DescriptorBill::new(&policy, &request).unwrap();
+    let outcome = DescriptorOutcome::new(decision, vec![decision], Vec::new(), Timestamp::EPOCH);
+    let (statuses, charges): (Vec<_>, _) = (bill.statuses(&outcome).collect(), bill.charges());
+    let response = RlsResponse::new(bill.is_over_limit(&outcome), &statuses, &charges, &outcome.decision);
+    let (mut message, mut json, mut trace) = (Vec::new(), Vec::new(), Vec::new());
+    rls::encode(&response, &mut message);
+    rls::put_json(&mut json, &response);
+    rls::put_trace_json(&mut trace, &response);
+    (message, String::from_utf8(json).unwrap(), String::from_utf8(trace).unwrap())
+}
+
+#[test]
+fn an_answer_has_a_status_for_each_descriptor_in_every_form() {
+    let allowed = Decision::new(Verdict::Allow, 2, Nanos::ZERO, Nanos::from_millis(54_500));
+    let (message, json, trace) = answers(allowed);
+    // Code 1 is OK; the limit has three a minute (unit 2) and a name; two are left, and 55 seconds. Then a status
+    // without a limit.
+    let limit = [number(1, 3), number(2, 2), text(3, "accounts")].concat();
+    let status = [number(1, 1), field(2, &limit), number(3, 2), field(4, &number(1, 55))].concat();
+    let expected = [number(1, 1), field(2, &status), field(2, &number(1, 1))].concat();
+    assert!(message.starts_with(&expected), "{message:?}");
+    assert!(String::from_utf8_lossy(&message[expected.len()..]).contains("RateLimit"), "headers follow");
+    let status = r#"{"code":"OK","currentLimit":{"requestsPerUnit":3,"unit":"MINUTE","name":"accounts"},"limitRemaining":2,"durationUntilReset":"55s"}"#;
+    let expected = format!(
+        r#"{{"overallCode":"OK","statuses":[{status},{{"code":"OK"}}],"responseHeadersToAdd":[{{"key":"RateLimit"#
+    );
+    assert!(json.starts_with(&expected), "{json}");
+    assert!(json.ends_with("}]}") && !json.contains("X-RateLimit"), "Envoy makes these by itself: {json}");
+    let expected = r#"{"overall_code":"OK","statuses":[{"code":"OK","current_limit":{"requests_per_unit":3,"unit":"MINUTE","name":"accounts"},"limit_remaining":2,"duration_until_reset_s":55},{"code":"OK"}]}"#;
+    assert_eq!(trace, expected);
+}
+
+#[test]
+fn an_answer_over_the_limit_says_so_and_when_to_come_again() {
+    let denied = Decision::new(Verdict::Deny, 0, Nanos::from_secs(12), Nanos::from_secs(12));
+    let (message, json, trace) = answers(denied);
+    assert!(message.starts_with(&number(1, 2)), "code 2 is OVER_LIMIT: {message:?}");
+    assert!(json.starts_with(r#"{"overallCode":"OVER_LIMIT","statuses":[{"code":"OVER_LIMIT","#), "{json}");
+    assert!(json.contains(r#"{"key":"Retry-After","value":"12"}"#), "{json}");
+    assert!(trace.contains(r#"},{"code":"OK"}]"#), "the other descriptor is not over a limit: {trace}");
+    // No waiting helps, so there are no headers about it.
+    let never = Decision::new(Verdict::Deny, 0, Nanos::FOREVER, Nanos::FOREVER);
+    assert!(answers(never).1.ends_with("]}") && !answers(never).1.contains("responseHeadersToAdd"));
+}
+
+#[test]
+fn units_have_a_name_and_a_number() {
+    for (number, name) in
+        [(1, "second"), (2, "MINUTE"), (3, "hour"), (4, "day"), (5, "month"), (6, "year"), (7, "Week")]
+    {
+        let with = |unit: &str| {
+            format!(r#"{{"descriptors":[{{"entries":[],"limit":{{"requests_per_unit":1,"unit":{unit}}}}}]}}"#)
+        };
+        let (by_number, by_name) = (with(&number.to_string()), with(&format!("\"{name}\"")));
+        assert_eq!(rls::from_json(by_number.as_bytes()), rls::from_json(by_name.as_bytes()));
+        assert!(rls::from_json(by_number.as_bytes()).is_ok(), "{by_number}");
+    }
+    let error =
+        rls::from_json(br#"{"descriptors":[{"limit":{"requests_per_unit":1,"unit":8}}]}"#).unwrap_err();
+    assert!(error.detail.contains("one of SECOND, MINUTE, HOUR"), "{}", error.detail);
+    let error = rls::from_json(br#"{"descriptors":[{"entries":[7]}]}"#).unwrap_err();
+    assert!(
+        error.detail.contains(r#"an entry, such as {"key":"account","value":"alice"}"#),
+        "{}",
+        error.detail
+    );
+}
+
+/// Returns the fields of a message: their numbers and their bytes; numbers of varints are left out.
+fn fields(mut message: &[u8]) -> Vec<(u8, &[u8])> {
+    let varint = |message: &mut &[u8]| {
+        let mut number = 0_usize;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = message.split_first().unwrap();
+            *message = rest;
+            number |= usize::from(byte & 127) << shift;
+            if *byte < 128 {
+                break;
+            }
+        }
+        number
+    };
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message);
+        let value = varint(&mut message);
+        if tag & 7 == 2 {
+            let (bytes, rest) = message.split_at(value);
+            fields.push((u8::try_from(tag >> 3).unwrap(), bytes));
+            message = rest;
+        }
+    }
+    fields
+}
+
+#[test]
+fn reflection_describes_the_service_and_everything_that_it_uses() {
+    let set = rls::file_descriptor_set();
+    let files = fields(&set);
+    let texts = |message, number| {
+        fields(message).into_iter().filter(move |(field, _)| *field == number).map(|(_, bytes)| bytes)
+    };
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut known = Vec::new();
+    for (_, file) in &files {
+        for dependency in texts(file, 3) {
+            assert!(known.contains(&text(dependency)), "a file comes after what it depends on");
+        }
+        known.push(text(texts(file, 1).next().unwrap()));
+        assert_eq!(texts(file, 12).map(text).collect::<Vec<_>>(), ["proto3"]);
+    }
+    let services: Vec<_> = files.iter().flat_map(|(_, file)| texts(file, 6).collect::<Vec<_>>()).collect();
+    let [service] = services[..] else { panic!("{} services", services.len()) };
+    let package = text(texts(files.last().unwrap().1, 2).next().unwrap());
+    assert_eq!(format!("{package}.{}", text(texts(service, 1).next().unwrap())), rls::SERVICE);
+    let method = texts(service, 2).next().unwrap();
+    let names: Vec<_> = fields(method).into_iter().map(|(_, bytes)| text(bytes)).collect();
+    assert_eq!(format!("/{}/{}", rls::SERVICE, names[0]), rls::SHOULD_RATE_LIMIT);
+    let messages: Vec<_> =
+        texts(files.last().unwrap().1, 4).map(|message| text(texts(message, 1).next().unwrap())).collect();
+    assert_eq!(messages, ["RateLimitRequest", "RateLimitResponse"]);
 }

@@ -133,3 +133,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_encoded_is_split_into_messages() {
+    let mut bytes = Vec::new();
+    zmtp::encode(&[b"a", b"b"], &mut bytes);
+    let first = bytes.len();
+    zmtp::encode(&[b"c"], &mut bytes);
+    let messages: Vec<_> = zmtp::messages(&bytes).collect();
+    assert_eq!(messages.len(), 2);
+    assert_eq!((messages[0].as_bytes(), messages[1].as_bytes()), bytes.split_at(first));
+    assert!(messages[0].clone().eq([b"a", b"b"]) && messages[1].clone().eq([b"c"]));
+    // A message that has not arrived as a whole is none.
+    assert_eq!(zmtp::messages(&bytes[..bytes.len() - 1]).count(), 1);
+    assert_eq!(zmtp::messages(&bytes[..first - 1]).count(), 0);
+}
+
+#[test]
+fn a_subscriber_and_a_publisher_understand_what_the_other_encodes() {
+    let mut inbox = Vec::new();
+    zmtp::encode_subscription(b"default", &mut inbox);
+    assert_eq!(events(&mut ready(SocketType::Pub), &inbox).unwrap(), ["+default"]);
+    let mut inbox = Vec::new();
+    zmtp::encode_pong(b"hi", &mut inbox);
+    assert_eq!(inbox, b"\x04\x07\x04PONGhi");
+    assert_eq!(events(&mut ready(SocketType::Sub), &inbox).unwrap(), ["Ignored"]);
+}
+
+#[test]
+fn a_message_of_many_frames_has_the_same_bound() {
+    let frame = vec![b'x'; MESSAGE_MAX / 2];
+    let mut inbox = Vec::new();
+    zmtp::encode(&[&frame, &frame, b"end"], &mut inbox);
+    assert_eq!(events(&mut ready(SocketType::Sub), &inbox), Err(ZmtpError::TooLong));
+    // A command does not come between the frames of a message.
+    let inbox = b"\x01\x01a\x04\x05\x04PONG\x00\x01b";
+    assert_eq!(events(&mut ready(SocketType::Sub), inbox), Err(ZmtpError::Malformed));
+}

@@ -44,7 +44,7 @@ use super::{
     ThrottrSettings, TrustedNetworks, WatchSettings,
 };
 #[cfg(feature = "journal")]
-use crate::journal::JournalSettings;
+use crate::journal::{JournalSettings, JournalSync};
 use crate::store::memory::MemoryBounds;
 
 /// The widest column. A longer name sticks out of its column instead of widening it for every line.
@@ -114,7 +114,11 @@ fn store(config: &Config) -> String {
             let bounds = format!("at most {max_buckets} buckets{}", client_made.unwrap_or_default());
             #[cfg(feature = "journal")]
             if let Some(JournalSettings { dir, sync }) = &config.journal {
-                let sync = sync.map_or_else(|| "never".to_owned(), span);
+                let sync = match sync {
+                    JournalSync::Never => "never".to_owned(),
+                    JournalSync::Every(time) => span(*time),
+                    JournalSync::Always => "always".to_owned(),
+                };
                 return format!("memory, journal in {}, sync {sync}, {bounds}", dir.display());
             }
             format!("memory, {bounds}")

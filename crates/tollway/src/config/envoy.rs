@@ -212,11 +212,12 @@ impl EnvoyDraft {
             return;
         };
         let Some(name) = text(entry, errors) else { return };
-        let mut seen = HashMap::new();
+        let (mut seen, mut is_twice) = (HashMap::new(), false);
         if let Some(earlier) = self.domains.remove(name) {
             if self.merges_domains {
                 seen = earlier.seen;
             } else {
+                is_twice = true;
                 let (name, place) = (shorten(name), errors.place(earlier.at));
                 let twice = format!("domain \"{name}\" is given twice, first at {place}");
                 errors.add(entry.value.at, format!("{twice}; set merge_domains: true to merge them"));
@@ -235,7 +236,10 @@ impl EnvoyDraft {
             );
             errors.add(entry.value.at, message);
         }
-        self.descriptors.push((name.to_owned(), descriptors));
+        // The limits of both would have the same names, which would be a second error about the same mistake.
+        if !is_twice {
+            self.descriptors.push((name.to_owned(), descriptors));
+        }
         self.domains.insert(name.to_owned(), DomainDraft { at: entry.value.at, seen });
     }
 

@@ -11,7 +11,7 @@ use super::yaml::YamlEntry;
 #[cfg(feature = "journal")]
 use {
     super::fields::{duration, refuse, scalar_text},
-    crate::journal::JournalSettings,
+    crate::journal::{JournalSettings, JournalSync},
     std::path::Path,
     tollway_core::Nanos,
 };
@@ -34,7 +34,7 @@ pub(super) fn read(
     errors: &mut ErrorCollector,
 ) -> Option<JournalSettings> {
     let fields = YamlFields::read(mapping(entry, EXAMPLE, errors)?, "memory", &FIELDS, errors);
-    let sync = fields.get("sync").map_or(Some(Some(JournalSettings::SYNC)), |entry| read_sync(entry, errors));
+    let sync = fields.get("sync").map_or(Some(JournalSettings::SYNC), |entry| read_sync(entry, errors));
     let Some(dir) = fields.get("dir") else {
         errors.add(entry.key.at, "memory has no \"dir\", such as dir: /var/lib/tollway");
         return None;
@@ -45,17 +45,19 @@ pub(super) fn read(
     Some(JournalSettings { dir, sync: sync? })
 }
 
-/// Reads the time between two syncs, or `never`.
+/// Reads the time between two syncs, `always` or `never`.
 #[cfg(feature = "journal")]
-fn read_sync(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Option<Nanos>> {
-    if scalar_text(&entry.value) == Some("never") {
-        return Some(None);
+fn read_sync(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<JournalSync> {
+    match scalar_text(&entry.value) {
+        Some("never") => return Some(JournalSync::Never),
+        Some("always") => return Some(JournalSync::Always),
+        _ => {}
     }
     let sync = duration(entry, errors)?;
     if (SYNC_MIN..=SYNC_MAX).contains(&sync) {
-        return Some(Some(sync));
+        return Some(JournalSync::Every(sync));
     }
-    refuse(entry, "must be never, or a duration from 50ms to 1h", errors)
+    refuse(entry, "must be always, never, or a duration from 50ms to 1h", errors)
 }
 
 /// Reports that the program has no journal.
@@ -80,9 +82,14 @@ mod tests {
     #[test]
     fn a_directory_and_the_time_between_syncs_are_read() {
         for (store, sync, described) in [
-            ("{memory: {dir: /data}}", Some(JournalSettings::SYNC), "memory, journal in /data, sync 1s"),
-            ("{memory: {dir: /data, sync: 200ms}}", Some(Nanos::from_millis(200)), "/data, sync 200ms"),
-            ("{memory: {dir: /data, sync: never}}", None, "/data, sync never"),
+            ("{memory: {dir: /data}}", JournalSettings::SYNC, "memory, journal in /data, sync 1s"),
+            (
+                "{memory: {dir: /data, sync: 200ms}}",
+                JournalSync::Every(Nanos::from_millis(200)),
+                "/data, sync 200ms",
+            ),
+            ("{memory: {dir: /data, sync: never}}", JournalSync::Never, "/data, sync never"),
+            ("{memory: {dir: /data, sync: always}}", JournalSync::Always, "/data, sync always"),
         ] {
             let config = read(store).unwrap();
             assert_eq!(config.journal, Some(JournalSettings { dir: "/data".into(), sync }));
@@ -102,9 +109,9 @@ mod tests {
             ),
             (
                 "{memory: {dir: /d, sync: 1ms}}",
-                "sync must be never, or a duration from 50ms to 1h, not \"1ms\"",
+                "sync must be always, never, or a duration from 50ms to 1h, not \"1ms\"",
             ),
-            ("{memory: {dir: /d, sync: always}}", "sync"),
+            ("{memory: {dir: /d, sync: sometimes}}", "sync"),
             ("{memory: {dir: /d}, url: memory}", "store has \"memory\", so it has no \"url\""),
         ] {
             let error = read(store).unwrap_err();

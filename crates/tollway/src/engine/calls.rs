@@ -16,26 +16,42 @@ impl Engine {
     #[inline]
     pub async fn charge(&self, charge: &Charge<'_>) -> Decision {
         match &self.redis {
-            None => self.charge_in_memory(charge),
-            Some(_) => self.settle(&[Bill::one(charge)]).await[0],
+            None => self.kept(self.charge_in_memory(charge)).await,
+            Some(_) => self.settle_one(&Bill::one(charge)).await,
         }
     }
 
-    /// Settles a bill of one charge at once, or returns `None` if the store is shared and has to be waited for.
+    /// Settles one bill, all of it or nothing.
+    #[inline]
+    pub async fn settle_one(&self, bill: &Bill<'_>) -> Decision {
+        match &self.redis {
+            None => self.kept(self.parts.memory.settle_one(bill, || self.clock.now())).await,
+            Some(_) => self.settle(std::slice::from_ref(bill)).await[0],
+        }
+    }
+
+    /// Returns an answer when what it decided is kept.
+    #[inline]
+    async fn kept<T>(&self, answer: T) -> T {
+        self.until_kept().await;
+        answer
+    }
+
+    /// Settles a bill of one charge at once, or returns `None` if its answer [is awaited](Self::is_awaited).
     #[inline]
     #[must_use]
     pub fn charge_now(&self, charge: &Charge<'_>) -> Option<Decision> {
-        (!self.is_shared()).then(|| self.charge_in_memory(charge))
+        (!self.is_awaited()).then(|| self.charge_in_memory(charge))
     }
 
-    /// Spends by name at once, or returns `None` if the store is shared and has to be waited for.
+    /// Spends by name at once, or returns `None` if its answer [is awaited](Self::is_awaited).
     ///
     /// Cheaper than [`policy`](Self::policy) and [`charge_now`](Self::charge_now): it only borrows the policy, where a
     /// counted reference to it would be one cache line that all threads write to.
     #[must_use]
     #[inline]
     pub fn spend_now(&self, limit: &str, id: &[u8], cost: u64) -> Option<Result<Decision, ChargeError>> {
-        if self.is_shared() {
+        if self.is_awaited() {
             return None;
         }
         Some(self.current_policy().charge(limit, id, cost).map(|charge| self.charge_in_memory(&charge)))
@@ -80,7 +96,8 @@ impl Engine {
     #[inline]
     pub async fn settle_into(&self, bills: &[Bill<'_>], decisions: &mut Vec<Decision>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.settle(bills, self.clock.now(), decisions);
+            self.parts.memory.settle(bills, self.clock.now(), decisions);
+            return self.until_kept().await;
         };
         let answers = redis.settle(bills, self.clock.manual_time()).await;
         let answers = bills.iter().zip(answers);
@@ -92,7 +109,8 @@ impl Engine {
     /// left of the charges that would have fitted.
     pub async fn settle_each(&self, bill: &Bill<'_>, each: &mut Vec<Decision>) -> Decision {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.settle_each(bill, self.clock.now(), each);
+            let decision = self.parts.memory.settle_each(bill, self.clock.now(), each);
+            return self.kept(decision).await;
         };
         match redis.settle_each(bill, self.clock.manual_time()).await {
             Ok((decision, decided)) => {
@@ -123,7 +141,8 @@ impl Engine {
     #[inline]
     pub async fn update_rates(&self, updates: &[RateUpdate<'_>], readings: &mut Vec<RateReading>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.update_rates(updates, self.clock.now(), readings);
+            self.parts.memory.update_rates(updates, self.clock.now(), readings);
+            return self.until_kept().await;
         };
         let answers = redis.update_rates(updates, self.clock.manual_time()).await;
         let failed = |update| failure::update_rate(update, &self.parts.memory, self.clock.now());
@@ -136,7 +155,8 @@ impl Engine {
     #[inline]
     pub async fn run_quota_commands(&self, commands: &[QuotaCommand<'_>], outcomes: &mut Vec<QuotaOutcome>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.run_quota_commands(commands, self.clock.now(), outcomes);
+            self.parts.memory.run_quota_commands(commands, self.clock.now(), outcomes);
+            return self.until_kept().await;
         };
         let answers = redis.run_quota_commands(commands, self.clock.manual_time()).await;
         outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or(QuotaOutcome::Failed)));
@@ -145,16 +165,16 @@ impl Engine {
     /// Decides by a rule. A request that is allowed is entered in the rule's logs.
     #[inline]
     pub async fn resolve(&self, bill: &RuleBill<'_>) -> RuleDecision {
-        let Some(redis) = &self.redis else { return self.resolve_in_memory(bill) };
+        let Some(redis) = &self.redis else { return self.kept(self.resolve_in_memory(bill)).await };
         let answer = redis.resolve(bill, self.clock.manual_time()).await;
         answer.unwrap_or_else(|_| failure::resolve(bill, &self.parts.memory, self.clock.now()))
     }
 
-    /// Decides by a rule at once, or returns `None` if the store is shared and has to be waited for.
+    /// Decides by a rule at once, or returns `None` if its answer [is awaited](Self::is_awaited).
     #[inline]
     #[must_use]
     pub fn resolve_now(&self, bill: &RuleBill<'_>) -> Option<RuleDecision> {
-        (!self.is_shared()).then(|| self.resolve_in_memory(bill))
+        (!self.is_awaited()).then(|| self.resolve_in_memory(bill))
     }
 
     /// Returns the number of requests that a rule would still allow at once; `None` if nothing limits them, or if the
@@ -174,7 +194,8 @@ impl Engine {
     #[inline]
     pub async fn record_reports(&self, reports: &[Report<'_>], next_allowed_at: &mut Vec<Option<Timestamp>>) {
         let Some(redis) = &self.redis else {
-            return self.parts.memory.record_reports(reports, self.clock.now(), next_allowed_at);
+            self.parts.memory.record_reports(reports, self.clock.now(), next_allowed_at);
+            return self.until_kept().await;
         };
         let answers = redis.record_reports(reports, self.clock.manual_time()).await;
         next_allowed_at.extend(answers.into_iter().map(|answer| answer.unwrap_or_default()));
@@ -201,7 +222,7 @@ impl Engine {
 
     /// Gives back each of the charges, and returns what all refunds come to.
     pub async fn refund_charges(&self, charges: &[Charge<'_>]) -> Result<Refund, StoreError> {
-        let Some(redis) = &self.redis else { return Ok(self.refund_in_memory(charges)) };
+        let Some(redis) = &self.redis else { return Ok(self.kept(self.refund_in_memory(charges)).await) };
         let refunds = redis.refund(charges, self.clock.manual_time()).await;
         let in_all = refunds.into_iter().reduce(|one, other| Ok(one?.and(other?)));
         in_all.unwrap_or(Ok(Refund::UNLIMITED))
@@ -218,7 +239,7 @@ impl Engine {
         // With a shared store, memory has the buckets of local decisions made while that store was unreachable.
         self.reset_in_memory(charges);
         match &self.redis {
-            None => Ok(()),
+            None => self.kept(Ok(())).await,
             Some(redis) => redis.reset(charges).await,
         }
     }

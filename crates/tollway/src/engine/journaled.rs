@@ -1,17 +1,21 @@
 //! An engine whose memory is kept in a journal.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollway_core::Policy;
+use tollway_core::{Policy, Timestamp};
+use tracing::warn;
 
+use super::current_policy::CurrentPolicy;
 use super::{Engine, Parts};
 use crate::clock::Clock;
+use crate::export::ExportHeader;
 use crate::journal::{
     BlockEncoder, BucketSource, Directory, JournalError, JournalSettings, JournalStart, JournalStats,
-    JournalThread,
+    JournalSync, JournalThread, encode_numbers,
 };
-use crate::store::memory::{Memory, MemoryBounds};
+use crate::store::memory::{Loader, Memory, MemoryBounds};
 
 /// The journal of an engine.
 #[derive(Debug)]
@@ -38,16 +42,55 @@ impl Engine {
         settings: &JournalSettings,
         clock: Clock,
     ) -> Result<Self, JournalOpenError> {
+        Self::open_journal(policy, bounds.into(), settings, clock, None)
+    }
+
+    /// Creates an engine over memory that is kept in a journal, for the buckets of an export. A directory without a
+    /// journal gets one that finds them.
+    pub fn with_journal_for(
+        policy: Policy,
+        bounds: impl Into<MemoryBounds>,
+        settings: &JournalSettings,
+        clock: Clock,
+        export: &ExportHeader,
+    ) -> Result<Self, JournalOpenError> {
+        Self::open_journal(policy, bounds.into(), settings, clock, Some(export))
+    }
+
+    fn open_journal(
+        policy: Policy,
+        bounds: MemoryBounds,
+        settings: &JournalSettings,
+        clock: Clock,
+        export: Option<&ExportHeader>,
+    ) -> Result<Self, JournalOpenError> {
         let failed = |source| JournalOpenError { dir: settings.dir.clone(), source };
         let start = JournalStart::open(settings).map_err(failed)?;
-        let memory = Memory::journaled(bounds.into(), start.identity());
-        let mut loader = memory.loader();
-        let (journal, clock, lost) = start.read(memory.identity(), &mut loader, clock).map_err(failed)?;
-        loader.finish();
-        let parts = Arc::new(Parts::new(policy, memory, Some(lost)));
+        let found = start.identity();
+        let memory = Memory::journaled(bounds, found.or_else(|| export?.identity));
+        let mut loader = Loader::new(&memory);
+        let mut loaded = start.load(&mut loader, clock).map_err(failed)?;
+        // Not before the start that buckets may have been lost at, and not after it either: what was written until then
+        // does not count under a limit that is strict.
+        let now = loaded.began();
+        if let Some(export) = export {
+            loaded.lost = export.lost_after(found.map(|_| loaded.lost), now);
+        }
+        let (clock, lost, mut numbers) =
+            (loaded.clock.clone(), loaded.lost, std::mem::take(&mut loaded.numbers));
+        let journal = start.begin(memory.identity(), loaded);
+        let policy = policy.after_loss(lost).following(|limit| numbers.remove(limit), now);
+        let without_place = loader.finish(&memory, &policy.former_buckets(), now);
+        if without_place > 0 {
+            warn!("{without_place} buckets of the journal are dropped, because max_buckets was made smaller");
+        }
+        memory.set_journaled(true);
+        memory.keep_former(policy.former_buckets());
+        let parts = Arc::new(Parts { policy: CurrentPolicy::new(policy), memory, lost: Some(lost) });
         let thread = JournalThread::start(journal, Arc::clone(&parts), clock.clone());
         let thread = thread.map_err(|error| failed(JournalError::Directory(Arc::new(error))))?;
-        Ok(Self { parts, redis: None, clock, journal: Some(Arc::new(EngineJournal(thread))) })
+        let is_awaited = settings.sync == JournalSync::Always;
+        Ok(Self { parts, redis: None, clock, journal: Some(Arc::new(EngineJournal(thread))), is_awaited })
     }
 
     /// Returns figures about the journal, or `None` without one.
@@ -61,6 +104,14 @@ impl Engine {
             journal.0.close();
         }
     }
+
+    /// Waits until everything that was decided so far is on the disk.
+    #[cold]
+    pub(super) async fn committed(&self) {
+        if let Some(journal) = &self.journal {
+            journal.0.committed().await;
+        }
+    }
 }
 
 impl BucketSource for Parts {
@@ -68,12 +119,20 @@ impl BucketSource for Parts {
         self.memory.shards()
     }
 
-    fn collect_changed(&self, out: &mut BlockEncoder) {
-        self.memory.collect_changed(out);
+    fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder) {
+        self.memory.collect_changed(shards, out);
     }
 
     fn collect_all(&self, shard: usize, out: &mut BlockEncoder) {
         self.memory.collect_all(shard, out);
+    }
+
+    fn numbers_version(&self) -> u64 {
+        self.policy.generation() + 1
+    }
+
+    fn numbers(&self) -> Vec<u8> {
+        encode_numbers(&self.policy.load_full(), Timestamp::EPOCH)
     }
 
     fn stop_collecting(&self) {

@@ -72,7 +72,7 @@ impl Engine {
         let charges = Charges::new(requests, |request| policy.charge_request(request))?;
         let decision = match &charges {
             Charges::One(charge) => self.charge(charge).await,
-            Charges::Many(charges) => self.settle(&[Bill::new(charges)?]).await[0],
+            Charges::Many(charges) => self.settle_one(&Bill::new(charges)?).await,
         };
         Ok((charges, decision))
     }
@@ -104,10 +104,13 @@ impl Engine {
         let found = rules.iter().map(|rule| rule.find(policy)).collect::<Result<Vec<_>, _>>()?;
         let rules = rules.iter().zip(&found).map(|(rule, found)| rule.bill(found));
         let rules = rules.collect::<Result<Vec<_>, _>>()?;
-        let bills = [Bill::with_rules(&charges, &rules)?];
-        let decisions =
-            if verb == Verb::Spend { self.settle(&bills).await } else { self.check_bills(&bills).await };
-        Ok((charges, decisions[0]))
+        let bill = Bill::with_rules(&charges, &rules)?;
+        let decision = if verb == Verb::Spend {
+            self.settle_one(&bill).await
+        } else {
+            self.check_bills(&[bill]).await[0]
+        };
+        Ok((charges, decision))
     }
 
     /// Gives back what a [`spend`](Self::spend) of the same charges took, and returns what all refunds come to.

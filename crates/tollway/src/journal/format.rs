@@ -3,7 +3,7 @@
 //! ```text
 //! file    header, block, block, …
 //! block   length u32, checksum u64, body
-//! body    kind u8, time of the clock u64, time since boot u64, group, group, …
+//! body    kind u8, time of the clock u64, time since boot u64, and group, group, … or the numbers of limits
 //! group   shard (varint), kind of bucket u8, count u16, and for each bucket: tag u64, state
 //! ```
 //!
@@ -20,7 +20,7 @@ use super::state::{AnyState, Input, JournalState, put_varint, with_kind};
 
 const MAGIC: [u8; 8] = *b"TOLLWAYJ";
 /// The version of the format, which is also that of the hash: a file of another version cannot be read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The length of a header in bytes.
 pub(crate) const HEADER_LEN: usize = 104;
 const CHECKED_LEN: usize = HEADER_LEN - 8;
@@ -31,12 +31,13 @@ const BLOCK_TARGET: usize = 64 * 1024;
 /// blocks are hardly longer than [`BLOCK_TARGET`].
 pub(crate) const BODY_MAX: usize = 64 * 1024 * 1024;
 /// The first number of bits that no store has.
-const SHARD_BITS_END: u8 = 32;
+pub(super) const SHARD_BITS_END: u8 = 32;
 const BLOCK_HEAD: usize = 12;
 const BODY_HEAD: usize = 17;
 
 const BUCKETS: u8 = 1;
 const END: u8 = 2;
+const NUMBERS: u8 = 3;
 const REMOVED: u8 = 0x80;
 
 /// The purpose of a file.
@@ -162,10 +163,15 @@ pub(crate) struct Seal(RapidSecrets);
 
 impl Seal {
     pub(crate) fn of(header: &Header) -> Self {
-        Self(RapidSecrets::seed(header.file_id))
+        Self::of_file(header.file_id)
     }
 
-    fn checksum(&self, body: &[u8], offset: u64) -> u64 {
+    /// Returns what seals the blocks of the file that has this number.
+    pub(crate) const fn of_file(file_id: u64) -> Self {
+        Self(RapidSecrets::seed(file_id))
+    }
+
+    pub(crate) fn checksum(&self, body: &[u8], offset: u64) -> u64 {
         // An odd factor: no two offsets give the same number.
         rapidhash_v3_seeded(body, &self.0) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
@@ -214,6 +220,7 @@ impl BlockEncoder {
 
     /// Returns the number of buckets that were encoded since the last call.
     pub(crate) fn take_buckets(&mut self) -> u64 {
+        self.end_group();
         std::mem::take(&mut self.buckets)
     }
 
@@ -231,6 +238,14 @@ impl BlockEncoder {
         self.count_in_group(shard, B::KIND | REMOVED);
         self.bytes.extend_from_slice(&tag.to_le_bytes());
         self.end_long_block();
+    }
+
+    /// Adds the [numbers of limits](super::numbers).
+    pub(crate) fn numbers(&mut self, numbers: &[u8]) {
+        self.end_block();
+        self.begin_block(NUMBERS);
+        self.bytes.extend_from_slice(numbers);
+        self.end_block();
     }
 
     /// Adds the last block of a file.
@@ -252,27 +267,31 @@ impl BlockEncoder {
 
     #[inline]
     fn count_in_group(&mut self, shard: usize, kind: u8) {
-        self.buckets += 1;
-        let count = match &mut self.group {
+        match &mut self.group {
             Some(group) if group.shard == shard && group.kind == kind && group.count < u16::MAX => {
                 group.count += 1;
-                (group.count_at, group.count)
             }
             _ => self.begin_group(shard, kind),
-        };
-        self.bytes[count.0..count.0 + 2].copy_from_slice(&count.1.to_le_bytes());
+        }
     }
 
-    fn begin_group(&mut self, shard: usize, kind: u8) -> (usize, u16) {
+    #[cold]
+    fn begin_group(&mut self, shard: usize, kind: u8) {
+        self.end_group();
         if self.block.is_none() {
             self.begin_block(BUCKETS);
         }
         put_varint(shard as u64, &mut self.bytes);
         self.bytes.push(kind);
-        let group = Group { shard, kind, count_at: self.bytes.len(), count: 1 };
+        self.group = Some(Group { shard, kind, count_at: self.bytes.len(), count: 1 });
         self.bytes.extend_from_slice(&[0; 2]);
-        self.group = Some(group);
-        (group.count_at, group.count)
+    }
+
+    fn end_group(&mut self) {
+        if let Some(Group { count_at, count, .. }) = self.group.take() {
+            self.bytes[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
+            self.buckets += u64::from(count);
+        }
     }
 
     fn begin_block(&mut self, kind: u8) {
@@ -291,7 +310,7 @@ impl BlockEncoder {
     }
 
     fn end_block(&mut self) {
-        self.group = None;
+        self.end_group();
         let Some(start) = self.block.take() else { return };
         let (head, body) = self.bytes[start..].split_at_mut(BLOCK_HEAD);
         let checksum = self.seal.checksum(body, self.offset + start as u64);
@@ -307,6 +326,8 @@ pub(crate) struct Block<'a> {
     pub(crate) stamp: Stamp,
     /// True for the last block of a file that was completed.
     pub(crate) is_end: bool,
+    /// The numbers of limits, if the block has them.
+    pub(crate) numbers: Option<&'a [u8]>,
     groups: &'a [u8],
 }
 
@@ -358,12 +379,13 @@ impl<'a> Block<'a> {
         let mut input = Input(body);
         let kind = input.byte()?;
         let stamp = Stamp { clock: Timestamp::from_nanos(input.fixed64()?), boot: input.fixed64()? };
-        let is_end = match kind {
-            BUCKETS => false,
-            END if input.is_empty() => true,
+        let (is_end, numbers, groups) = match kind {
+            BUCKETS => (false, None, input.0),
+            END if input.is_empty() => (true, None, &[][..]),
+            NUMBERS => (false, Some(input.0), &[][..]),
             _ => return None,
         };
-        Some(Self { stamp, is_end, groups: input.0 })
+        Some(Self { stamp, is_end, numbers, groups })
     }
 
     /// Passes all buckets to a visitor.

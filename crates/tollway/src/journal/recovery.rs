@@ -8,6 +8,7 @@ use tollway_core::LostBuckets;
 
 use super::disk::Disk;
 use super::format::{BucketVisitor, FileKind, Header, HeaderError, Stamp};
+use super::numbers::{NumbersByLimit, decode_numbers};
 use super::reader::{FileReader, Next, OpenError};
 
 /// The error of a journal that cannot be used.
@@ -110,6 +111,8 @@ pub(crate) struct Recovered {
     pub(crate) last: Option<([u8; 16], Stamp)>,
     /// The last start after which buckets may have been missing.
     pub(crate) lost: Option<LostBuckets>,
+    /// The last numbers of limits.
+    pub(crate) numbers: NumbersByLimit,
     /// True if the process ended in an orderly way, so that nothing is missing.
     pub(crate) is_clean: bool,
     /// The names of the files that were not complete.
@@ -194,6 +197,12 @@ impl Recovery {
                     is_complete = block.is_end;
                     recovered.last = Some((boot_id, block.stamp)).max_by_clock(recovered.last);
                     is_torn |= block.visit(visitor).is_err();
+                    if let Some(numbers) = block.numbers {
+                        match decode_numbers(numbers) {
+                            Some(numbers) => recovered.numbers = numbers,
+                            None => is_torn = true,
+                        }
+                    }
                 }
                 Next::End => break,
                 Next::Torn => {

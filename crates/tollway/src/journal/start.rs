@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tollway_core::{LostBuckets, Nanos, Timestamp};
 use tracing::{info, warn};
 
-use super::JournalSettings;
 use super::disk::{Directory, Disk};
-use super::format::{BucketVisitor, Stamp};
+use super::format::{BucketVisitor, SHARD_BITS_END, Stamp};
+use super::numbers::NumbersByLimit;
 use super::recovery::{JournalError, Recovered, Recovery};
 use super::writer::{Identity, Journal};
+use super::{JournalSettings, JournalSync};
 use crate::clock::{Clock, boot_id, boot_time};
 
 /// The numbers by which buckets are found, which must be those of the process that wrote them.
@@ -21,13 +22,41 @@ pub(crate) struct HashIdentity {
     pub(crate) shard_bits: u8,
 }
 
+impl HashIdentity {
+    /// Returns whether a store can have two to this power shards.
+    pub(crate) const fn has_shards(shard_bits: u8) -> bool {
+        shard_bits < SHARD_BITS_END
+    }
+}
+
 /// A journal that was found, before its buckets are read.
 #[derive(Debug)]
 pub(crate) struct JournalStart<D: Disk> {
     disk: D,
     lock: Option<D::Lock>,
     recovery: Recovery,
-    sync: Option<Nanos>,
+    sync: JournalSync,
+}
+
+/// The time, the lost buckets and the numbers of limits that were read from a journal, beside its buckets.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    recovered: Recovered,
+    /// The clock that decisions are to be made by.
+    pub(crate) clock: Clock,
+    /// The last start after which buckets may be missing.
+    pub(crate) lost: LostBuckets,
+    /// The numbers that limits had.
+    pub(crate) numbers: NumbersByLimit,
+    /// The time at which the process that loaded it started.
+    began: Stamp,
+}
+
+impl Loaded {
+    /// Returns the time at which the process that loaded it started.
+    pub(crate) const fn began(&self) -> Timestamp {
+        self.began.clock
+    }
 }
 
 impl JournalStart<Directory> {
@@ -40,7 +69,7 @@ impl JournalStart<Directory> {
 }
 
 impl<D: Disk> JournalStart<D> {
-    pub(crate) fn on(disk: D, sync: Option<Nanos>) -> Result<Self, JournalError> {
+    pub(crate) fn on(disk: D, sync: JournalSync) -> Result<Self, JournalError> {
         let lock = Journal::lock(&disk).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => JournalError::InUse,
             _ => JournalError::Directory(Arc::new(error)),
@@ -56,24 +85,35 @@ impl<D: Disk> JournalStart<D> {
             .map(|header| HashIdentity { key: header.hash_key, shard_bits: header.shard_bits })
     }
 
-    /// Reads all buckets. Returns the journal to be written, the clock that decisions are to be made by, and the last
-    /// start after which buckets may be missing.
-    pub(crate) fn read(
-        self,
-        identity: HashIdentity,
+    /// Reads all buckets, and changes nothing on the disk.
+    pub(crate) fn load(
+        &self,
         buckets: &mut impl BucketVisitor,
         clock: Clock,
-    ) -> Result<(Journal<D>, Clock, LostBuckets), JournalError> {
-        let Self { disk, lock, recovery, sync } = self;
-        let recovered = recovery.read(&disk, buckets)?;
-        let (boot_id, boot) = (boot_id(), boot_time());
-        let clock = clock.clone().resumed_at(start_time(recovered.last, boot_id, boot, clock.now()));
-        let stamp = Stamp { clock: clock.now(), boot };
-        let lost = lost_buckets(&recovered, stamp.clock);
+    ) -> Result<Loaded, JournalError> {
+        let mut recovered = self.recovery.read(&self.disk, buckets)?;
+        let numbers = std::mem::take(&mut recovered.numbers);
+        let boot = boot_time();
+        let now = start_time(recovered.last, boot_id(), boot, clock.now());
+        let clock = clock.resumed_at(now);
+        let began = Stamp { clock: clock.now(), boot };
+        let lost = lost_buckets(&recovered, began.clock);
         log_recovered(&recovered);
+        Ok(Loaded { recovered, clock, lost, numbers, began })
+    }
+
+    /// Begins to write the journal whose buckets were loaded.
+    pub(crate) fn begin(self, identity: HashIdentity, loaded: Loaded) -> Journal<D> {
+        let Self { disk, lock, sync, .. } = self;
+        let Loaded { recovered, lost, began, .. } = loaded;
         let HashIdentity { key: hash_key, shard_bits } = identity;
-        let identity = Identity { hash_key, shard_bits, boot_id, lost };
-        Ok((Journal::begin(disk, lock, identity, &recovered, sync, stamp), clock, lost))
+        let identity = Identity { hash_key, shard_bits, boot_id: boot_id(), lost };
+        let sync_every = match sync {
+            JournalSync::Every(time) => Some(time),
+            // With `Always`, those that wait ask for a sync.
+            JournalSync::Never | JournalSync::Always => None,
+        };
+        Journal::begin(disk, lock, identity, &recovered, sync_every, began)
     }
 }
 

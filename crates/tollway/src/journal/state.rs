@@ -1,8 +1,10 @@
-//! Encodes the state of a bucket, and decodes it: times as differences to the time of their block, and all numbers in
-//! as few bytes as they need.
+//! Encodes the state of a bucket, and decodes it.
+//!
+//! Token buckets and quotas, of which there are millions, have numbers of a fixed length: they are encoded by a few
+//! copies. The others have numbers in as few bytes as they need.
 
 use tollway_core::algorithm::{
-    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
+    Bucket, FixedWindowState, MovedState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
     TokenBucketState, TtlUnit,
 };
 use tollway_core::{Nanos, Timestamp};
@@ -12,7 +14,7 @@ use tollway_core::{Nanos, Timestamp};
 const LOG_ENTRIES_MAX: usize = 1 << 22;
 
 /// A type of bucket that can be in a journal.
-pub(crate) trait JournalState: Bucket + Into<AnyState> {
+pub(crate) trait JournalState: MovedState + Into<AnyState> {
     /// The byte that marks buckets of this type in a file. It never changes.
     const KIND: u8;
 
@@ -40,6 +42,12 @@ impl Input<'_> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*array)
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Option<&[u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
     }
 
     pub(crate) fn byte(&mut self) -> Option<u8> {
@@ -72,6 +80,10 @@ impl Input<'_> {
         usize::try_from(self.varint()?).ok()
     }
 
+    fn fixed_time(&mut self) -> Option<Timestamp> {
+        self.fixed64().map(Timestamp::from_nanos)
+    }
+
     fn time(&mut self, base: Timestamp) -> Option<Timestamp> {
         let folded = self.varint()?;
         let difference = (folded >> 1) ^ (folded & 1).wrapping_neg();
@@ -88,6 +100,12 @@ pub(crate) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push((number & 0x7f) as u8);
 }
 
+/// Appends a time as [`Input::fixed_time`] takes it.
+#[inline]
+fn put_fixed_time(time: Timestamp, out: &mut Vec<u8>) {
+    out.extend_from_slice(&time.as_nanos().to_le_bytes());
+}
+
 /// Appends the difference of a time to `base`, its sign in the lowest bit: times shortly before and after `base` are
 /// both short.
 fn put_time(time: Timestamp, base: Timestamp, out: &mut Vec<u8>) {
@@ -98,12 +116,14 @@ fn put_time(time: Timestamp, base: Timestamp, out: &mut Vec<u8>) {
 impl JournalState for TokenBucketState {
     const KIND: u8 = 0;
 
-    fn encode(&self, base: Timestamp, out: &mut Vec<u8>) {
-        put_time(self.expires_at(), base, out);
+    #[inline]
+    fn encode(&self, _: Timestamp, out: &mut Vec<u8>) {
+        put_fixed_time(self.expires_at(), out);
     }
 
-    fn decode(base: Timestamp, input: &mut Input<'_>) -> Option<Self> {
-        input.time(base).map(Self::full_at)
+    #[inline]
+    fn decode(_: Timestamp, input: &mut Input<'_>) -> Option<Self> {
+        input.fixed_time().map(Self::full_at)
     }
 }
 
@@ -145,15 +165,15 @@ impl JournalState for SlidingLogState {
 impl JournalState for SmoothedRateState {
     const KIND: u8 = 2;
 
-    fn encode(&self, base: Timestamp, out: &mut Vec<u8>) {
+    fn encode(&self, _: Timestamp, out: &mut Vec<u8>) {
         let (last, rate) = self.last();
-        put_time(last, base, out);
+        put_fixed_time(last, out);
         put_time(self.expires_at(), last, out);
         out.extend_from_slice(&rate.to_bits().to_le_bytes());
     }
 
-    fn decode(base: Timestamp, input: &mut Input<'_>) -> Option<Self> {
-        let last = input.time(base)?;
+    fn decode(_: Timestamp, input: &mut Input<'_>) -> Option<Self> {
+        let last = input.fixed_time()?;
         let (expires_at, rate) = (input.time(last)?, f64::from_bits(input.fixed64()?));
         (rate.is_finite() && rate >= 0.0).then(|| Self::measured(last, rate, expires_at))
     }
@@ -162,42 +182,44 @@ impl JournalState for SmoothedRateState {
 impl JournalState for QuotaState {
     const KIND: u8 = 3;
 
-    fn encode(&self, base: Timestamp, out: &mut Vec<u8>) {
-        put_time(self.expires_at(), base, out);
-        put_varint(self.counter(), out);
-        out.push(self.unit().0);
+    #[inline]
+    fn encode(&self, _: Timestamp, out: &mut Vec<u8>) {
+        let mut bytes = [self.unit().0; 17];
+        bytes[..8].copy_from_slice(&self.expires_at().as_nanos().to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.counter().to_le_bytes());
+        out.extend_from_slice(&bytes);
     }
 
-    fn decode(base: Timestamp, input: &mut Input<'_>) -> Option<Self> {
-        Some(Self::until(input.time(base)?, input.varint()?, TtlUnit(input.byte()?)))
+    fn decode(_: Timestamp, input: &mut Input<'_>) -> Option<Self> {
+        Some(Self::until(input.fixed_time()?, input.fixed64()?, TtlUnit(input.byte()?)))
     }
 }
 
 impl JournalState for FixedWindowState {
     const KIND: u8 = 4;
 
-    fn encode(&self, base: Timestamp, out: &mut Vec<u8>) {
-        put_time(self.ends_at(), base, out);
+    fn encode(&self, _: Timestamp, out: &mut Vec<u8>) {
+        put_fixed_time(self.ends_at(), out);
         put_varint(self.used(), out);
     }
 
-    fn decode(base: Timestamp, input: &mut Input<'_>) -> Option<Self> {
-        Some(Self::until(input.time(base)?, input.varint()?))
+    fn decode(_: Timestamp, input: &mut Input<'_>) -> Option<Self> {
+        Some(Self::until(input.fixed_time()?, input.varint()?))
     }
 }
 
 impl JournalState for SlidingWindowState {
     const KIND: u8 = 5;
 
-    fn encode(&self, base: Timestamp, out: &mut Vec<u8>) {
-        put_time(self.ends_at(), base, out);
+    fn encode(&self, _: Timestamp, out: &mut Vec<u8>) {
+        put_fixed_time(self.ends_at(), out);
         put_varint(self.current(), out);
         put_varint(self.previous(), out);
         put_varint(self.kept_after_end().get(), out);
     }
 
-    fn decode(base: Timestamp, input: &mut Input<'_>) -> Option<Self> {
-        let (ends_at, current, previous) = (input.time(base)?, input.varint()?, input.varint()?);
+    fn decode(_: Timestamp, input: &mut Input<'_>) -> Option<Self> {
+        let (ends_at, current, previous) = (input.fixed_time()?, input.varint()?, input.varint()?);
         Some(Self::until(ends_at, current, previous, Nanos::new(input.varint()?)))
     }
 }
@@ -239,6 +261,29 @@ macro_rules! with_state {
     };
 }
 pub(crate) use with_state;
+
+impl AnyState {
+    /// Returns the byte that marks buckets of its type in a file.
+    pub(crate) fn kind(&self) -> u8 {
+        fn of<B: JournalState>(_: &B) -> u8 {
+            B::KIND
+        }
+        with_state!(self, |state| of(state))
+    }
+
+    /// Returns a state as strict as both, or `None` if the other is of another type.
+    pub(crate) fn stricter_than(&self, other: &Self, now: Timestamp) -> Option<Self> {
+        macro_rules! of_one_type {
+            ($($variant:ident),*) => {
+                match (self, other) {
+                    $((Self::$variant(one), Self::$variant(other)) => one.stricter_than(other, now).into(),)*
+                    _ => return None,
+                }
+            };
+        }
+        Some(of_one_type!(TokenBucket, SlidingLog, SmoothedRate, Quota, FixedWindow, SlidingWindow))
+    }
+}
 
 /// Runs an expression with the type of bucket that a kind stands for, or returns `None` for any other byte.
 macro_rules! with_kind {
@@ -315,10 +360,18 @@ mod tests {
     }
 
     #[test]
-    fn a_token_bucket_that_fills_within_an_hour_takes_six_bytes() {
-        let mut bytes = Vec::new();
-        TokenBucketState::full_at(at(3_600_000_000_000)).encode(at(0), &mut bytes);
-        assert!(bytes.len() <= 7, "{} bytes", bytes.len());
+    fn a_bucket_takes_at_most_32_bytes_with_its_tag() {
+        fn len<S: JournalState>(state: &S) -> usize {
+            let mut bytes = 0_u64.to_le_bytes().to_vec();
+            state.encode(at(0), &mut bytes);
+            bytes.len()
+        }
+        let (hour, day) = (at(3_600_000_000_000), Nanos::from_secs(86_400));
+        assert_eq!(len(&TokenBucketState::full_at(hour)), 16);
+        assert!(len(&FixedWindowState::until(hour, 1_000_000)) <= 20);
+        assert!(len(&SlidingWindowState::until(hour, 1_000_000, 1_000_000, day)) <= 30);
+        assert_eq!(len(&QuotaState::until(hour, 1_000_000, TtlUnit(3))), 25);
+        assert!(len(&SmoothedRateState::measured(hour, 0.5, hour + day)) <= 32);
     }
 
     #[test]

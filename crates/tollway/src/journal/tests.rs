@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::sync::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use proptest::prelude::*;
 use tollway_core::algorithm::{
@@ -17,7 +18,10 @@ use super::reader::FileSummary;
 use super::recovery::{FileName, JournalError, Recovered, Recovery};
 use super::simulated_disk::{Faults, SimulatedDisk};
 use super::state::{AnyState, Input, JournalState, with_kind, with_state};
+use super::thread::JournalThread;
 use super::writer::{BucketSource, Identity, Journal, SnapshotJob};
+use crate::block_on;
+use crate::clock::Clock;
 
 const SHARDS: usize = 4;
 const LOST: LostBuckets = LostBuckets { epoch: 3, at: Timestamp::from_nanos(77) };
@@ -59,9 +63,9 @@ impl BucketSource for Source {
         SHARDS
     }
 
-    fn collect_changed(&self, out: &mut BlockEncoder) {
+    fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder) {
         let (buckets, changed) = &mut *self.lock();
-        for name in std::mem::take(changed) {
+        for name in changed.extract_if(.., |(shard, ..)| shards.contains(shard)) {
             add(name, buckets.get(&name), out);
         }
     }
@@ -70,6 +74,14 @@ impl BucketSource for Source {
         for (name, state) in self.lock().0.iter().filter(|(name, _)| name.0 == shard) {
             add(*name, Some(state), out);
         }
+    }
+
+    fn numbers_version(&self) -> u64 {
+        1
+    }
+
+    fn numbers(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     fn stop_collecting(&self) {}
@@ -222,6 +234,40 @@ fn a_file_with_any_byte_changed_has_only_right_buckets_or_a_bad_header() {
 }
 
 #[test]
+fn a_snapshot_that_is_cut_anywhere_or_has_any_byte_changed_has_only_right_buckets() {
+    let (disk, source) = (SimulatedDisk::default(), Source::default());
+    let mut journal = begin(&disk, &Recovered::default(), stamp(1));
+    for tag in 1..40 {
+        source.set(usize::try_from(tag).unwrap() % SHARDS, tag, &bucket(tag * 1_000_000_000));
+    }
+    journal.round(&source, stamp(2));
+    let job = journal.snapshot_due(stamp(2)).expect("the log is long");
+    journal.on_snapshot(job.run(&source), stamp(3));
+    let name = FileName::snapshot(2).to_string();
+    assert_eq!(names(&disk), [FileName::log(2).to_string(), name.clone()]);
+    let (whole, buckets) = (disk.bytes(&name).unwrap(), source.buckets());
+    assert!(recover(&disk).unwrap().0 == buckets);
+    let cuts = (0..whole.len()).map(|len| (len, whole[..len].to_vec()));
+    let changed = (0..whole.len()).flat_map(|at| [0x01, 0x80, 0xff].map(|change| (at, change)));
+    let changed = changed.map(|(at, change)| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= change;
+        (at, bytes)
+    });
+    for (at, bytes) in cuts.chain(changed) {
+        disk.put(&name, bytes);
+        match recover(&disk) {
+            Ok((found, recovered)) => {
+                assert!(at >= HEADER_LEN, "{at}");
+                assert!(found.iter().all(|(name, state)| buckets.get(name) == Some(state)), "{at}");
+                assert!(recovered.torn == [name.as_str()] && !recovered.is_clean, "{at}");
+            }
+            Err(error) => assert!(at < HEADER_LEN && error.to_string().contains("move"), "{at}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn a_block_of_another_place_is_not_accepted() {
     let (disk, _, name) = small_file();
     let whole = disk.bytes(&name).unwrap();
@@ -339,6 +385,98 @@ fn a_sync_that_fails_after_the_log_was_replaced_is_a_failure_too() {
     run_jobs(&mut journal, &source, stamp(3_000));
     assert_eq!(failing_since(&journal), None);
     assert_eq!(recover(&disk.after_power_loss(|_| 0)).unwrap().0, source.buckets());
+}
+
+#[test]
+fn a_power_loss_costs_one_sync_also_while_a_log_is_replaced() {
+    let (disk, source) = (SimulatedDisk::default(), Source::default());
+    let mut journal = begin(&disk, &Recovered::default(), stamp(0));
+    let mut logs = 0;
+    for millis in (0..20_000).step_by(40) {
+        // Long enough for a snapshot in each second, so that each of them gets another log.
+        for tag in 0..3 {
+            source.set(0, 1_000 * millis + tag, &bucket(millis));
+        }
+        journal.round(&source, stamp(millis));
+        if let Some(sync) = journal.sync_due(stamp(millis).clock) {
+            journal.on_synced(sync.run(), stamp(millis));
+        }
+        let found = recover(&disk.after_power_loss(|_| 0)).map_or(0, |(found, _)| found.len());
+        let lost = source.buckets().len() - found;
+        // Rounds are 40 ms apart: 25 of them are between two syncs, and one more after the last.
+        assert!(lost <= 3 * 27, "{lost} buckets at {millis} ms");
+        if let Some(job) = journal.snapshot_due(stamp(millis)) {
+            logs += 1;
+            journal.on_snapshot(job.run(&source), stamp(millis));
+        }
+    }
+    assert!(logs > 3, "{logs} logs");
+}
+
+#[test]
+fn a_thread_of_the_disk_that_panics_is_a_failure() {
+    /// A source that panics when a snapshot is written.
+    struct Broken(Source);
+
+    impl BucketSource for Broken {
+        fn shards(&self) -> usize {
+            SHARDS
+        }
+
+        fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder) {
+            self.0.collect_changed(shards, out);
+        }
+
+        fn collect_all(&self, _: usize, _: &mut BlockEncoder) {
+            panic!("a bug");
+        }
+
+        fn numbers_version(&self) -> u64 {
+            1
+        }
+
+        fn numbers(&self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn stop_collecting(&self) {}
+    }
+    let (disk, source) = (SimulatedDisk::default(), Broken(Source::default()));
+    for tag in 0..100 {
+        source.0.set(0, tag, &bucket(tag));
+    }
+    let journal = begin(&disk, &Recovered::default(), stamp(0));
+    let stats = journal.stats();
+    let thread = JournalThread::start(journal, Arc::new(source), Clock::monotonic()).unwrap();
+    while stats.lock().failing_since.is_none() {
+        std::thread::yield_now();
+    }
+    assert!(stats.lock().last_error.as_deref().unwrap().contains("panicked"));
+    thread.close();
+    assert!(!recover(&disk).unwrap().1.is_clean, "changes after the panic are missing");
+}
+
+#[test]
+fn what_was_committed_survives_a_power_loss() {
+    let (disk, source) = (SimulatedDisk::default(), Arc::new(Source::default()));
+    let journal = begin(&disk, &Recovered::default(), stamp(0));
+    let stats = journal.stats();
+    let thread = JournalThread::start(journal, Arc::clone(&source), Clock::monotonic()).unwrap();
+    // Logs are short in tests: they are replaced again and again meanwhile.
+    for tag in 0..300 {
+        source.set(0, tag % 100, &bucket(tag));
+        block_on(thread.committed());
+        let (found, _) = recover(&disk.after_power_loss(|_| 0)).unwrap();
+        assert_eq!(found, source.buckets(), "{tag}");
+    }
+    assert!(stats.lock().snapshots > 0);
+    // A disk that fails keeps nobody waiting.
+    disk.set_faults(Faults { syncs: Some(ErrorKind::Other), ..Faults::default() });
+    source.set(0, 1, &bucket(1));
+    block_on(thread.committed());
+    assert!(stats.lock().failing_since.is_some());
+    thread.close();
+    block_on(thread.committed());
 }
 
 #[test]

@@ -14,7 +14,9 @@
 //! before it, a snapshot too; when that is complete, everything is kept again.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 use tollway_core::{LostBuckets, Nanos, Timestamp};
@@ -24,12 +26,15 @@ use super::disk::{Disk, DiskFile};
 use super::format::{BlockEncoder, FileKind, Header, Stamp};
 use super::recovery::{FileName, Recovered};
 
-/// The length of the logs below which no snapshot is made. Tests have short ones.
-const SNAPSHOT_MIN: u64 = if cfg!(test) { 512 } else { 4 << 20 };
+/// The length that the logs may have beyond that of the last snapshot before another one is made. A server that changes
+/// millions of buckets a second appends as much in one to four seconds: with less, it would write one snapshot after
+/// another, and with more, a start would take longer. Tests have short logs.
+const LOGS_BEYOND_SNAPSHOT: u64 = if cfg!(test) { 512 } else { 128 << 20 };
 /// The number of logs that are kept without a snapshot: every start begins another one.
 const LOGS_MAX: usize = 16;
-/// The bytes of a snapshot that are encoded before they are written.
-const SNAPSHOT_STEP: usize = 1 << 20;
+/// The bytes of a snapshot that are written at a time. It takes a fraction of a millisecond, so that a decision that
+/// waits for the core waits no longer.
+const SNAPSHOT_STEP: usize = 128 << 10;
 /// The pause after an error before the disk is tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
@@ -38,11 +43,17 @@ pub(crate) trait BucketSource {
     /// Returns the number of shards.
     fn shards(&self) -> usize;
 
-    /// Adds all buckets that have changed since the last call.
-    fn collect_changed(&self, out: &mut BlockEncoder);
+    /// Adds all buckets of these shards that have changed since the last call.
+    fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder);
 
     /// Adds all buckets of a shard.
     fn collect_all(&self, shard: usize, out: &mut BlockEncoder);
+
+    /// Returns a number that changes with the numbers of limits, and at the start is another one than 0.
+    fn numbers_version(&self) -> u64;
+
+    /// Returns the [numbers of limits](super::numbers), encoded.
+    fn numbers(&self) -> Vec<u8>;
 
     /// Ends the collection of changes: nobody asks for them any more.
     fn stop_collecting(&self);
@@ -76,6 +87,8 @@ pub struct JournalStats {
     pub bytes_written: u64,
     /// The number of times that a log was synced.
     pub syncs: u64,
+    /// The time that the last sync took.
+    pub last_sync: Duration,
     /// The number of snapshots that were completed.
     pub snapshots: u64,
     /// The length of the logs since the last snapshot.
@@ -105,6 +118,8 @@ pub(crate) struct Journal<D: Disk> {
     generation: u64,
     log: Option<OpenLog<D::File>>,
     encoder: BlockEncoder,
+    /// The version of the numbers of limits that the log has; 0 if it has none.
+    numbers_version: u64,
     /// The logs before the open one that the last snapshot does not have, and their length.
     earlier_logs: usize,
     earlier_bytes: u64,
@@ -115,6 +130,8 @@ pub(crate) struct Journal<D: Disk> {
     retry_at: Timestamp,
     /// The time up to which all changes are kept.
     kept_until: Timestamp,
+    /// The time at which the last sync began, of whichever log: another log does not put the next sync off.
+    synced_at: Timestamp,
     stats: SharedStats,
 }
 
@@ -127,7 +144,8 @@ struct OpenLog<F> {
     previous: Option<F>,
     has_unsynced: bool,
     sync_runs: bool,
-    synced_at: Timestamp,
+    /// True if its name is on the disk.
+    is_named: bool,
 }
 
 /// A sync of logs, to be run by a thread that may wait.
@@ -135,6 +153,8 @@ struct OpenLog<F> {
 pub(crate) struct SyncJob<D: Disk> {
     disk: D,
     files: Vec<D::File>,
+    /// True if the name of a file is to be synced too.
+    with_names: bool,
     generation: u64,
     started: Timestamp,
 }
@@ -144,14 +164,17 @@ pub(crate) struct SyncJob<D: Disk> {
 pub(crate) struct SyncDone {
     generation: u64,
     started: Timestamp,
+    took: Duration,
     result: io::Result<()>,
 }
 
 impl<D: Disk> SyncJob<D> {
     pub(crate) fn run(self) -> SyncDone {
-        let Self { disk, files, generation, started } = self;
-        let result = files.iter().try_for_each(DiskFile::sync).and_then(|()| disk.sync_directory());
-        SyncDone { generation, started, result }
+        let Self { disk, files, with_names, generation, started } = self;
+        let began = Instant::now();
+        let names = || if with_names { disk.sync_directory() } else { Ok(()) };
+        let result = files.iter().try_for_each(DiskFile::sync).and_then(|()| names());
+        SyncDone { generation, started, took: began.elapsed(), result }
     }
 }
 
@@ -184,6 +207,7 @@ impl<D: Disk> Journal<D> {
             generation: recovered.generation,
             log: None,
             encoder: BlockEncoder::new(&header, stamp),
+            numbers_version: 0,
             earlier_logs: recovered.logs,
             earlier_bytes: recovered.log_bytes,
             snapshot_bytes: recovered.snapshot_bytes,
@@ -191,6 +215,7 @@ impl<D: Disk> Journal<D> {
             needs_snapshot: !recovered.torn.is_empty(),
             retry_at: stamp.clock,
             kept_until: stamp.clock,
+            synced_at: stamp.clock,
             stats: SharedStats::default(),
         };
         journal.begin_log_or_fail(stamp);
@@ -203,11 +228,22 @@ impl<D: Disk> Journal<D> {
 
     /// Appends what has changed since the last round.
     pub(crate) fn round(&mut self, source: &impl BucketSource, stamp: Stamp) {
+        self.append_changes(source, 0..source.shards(), stamp);
+        self.end_round(stamp.clock);
+    }
+
+    /// Appends what has changed in some shards: a part of a round.
+    pub(crate) fn append_changes(&mut self, source: &impl BucketSource, shards: Range<usize>, stamp: Stamp) {
         if self.log.is_none() && stamp.clock >= self.retry_at {
             self.begin_log_or_fail(stamp);
         }
         self.encoder.set_time(stamp);
-        source.collect_changed(&mut self.encoder);
+        if source.numbers_version() != self.numbers_version {
+            // Before the buckets that are written under them.
+            self.numbers_version = source.numbers_version();
+            self.encoder.numbers(&source.numbers());
+        }
+        source.collect_changed(shards, &mut self.encoder);
         self.append(stamp);
     }
 
@@ -217,35 +253,56 @@ impl<D: Disk> Journal<D> {
             // Dropped: the snapshot that follows when the disk is back has these buckets.
             return self.encoder.take(|_| ());
         };
-        if len > 0 {
-            let appended = self.encoder.take(|bytes| log.file.append(bytes));
-            (log.bytes, log.has_unsynced) = (log.bytes + len, true);
-            if let Err(error) = appended {
-                return self.fail("cannot be written", &error, stamp);
-            }
+        if len == 0 {
+            return;
         }
-        self.kept_until = stamp.clock;
+        let appended = self.encoder.take(|bytes| log.file.append(bytes));
+        (log.bytes, log.has_unsynced) = (log.bytes + len, true);
+        if let Err(error) = appended {
+            return self.fail("cannot be written", &error, stamp);
+        }
         let mut stats = self.stats.lock();
-        if !self.needs_snapshot {
-            stats.kept_until = stamp.clock;
-        }
         stats.buckets_written += buckets;
         stats.bytes_written += len;
         stats.log_bytes = self.earlier_bytes + log.bytes;
     }
 
+    /// Notes that the changes up to this time were appended, in all shards.
+    pub(crate) fn end_round(&mut self, began: Timestamp) {
+        if self.log.is_none() {
+            return;
+        }
+        self.kept_until = began;
+        if !self.needs_snapshot {
+            self.stats.lock().kept_until = began;
+        }
+    }
+
     /// Returns the sync that is due, if one is.
     pub(crate) fn sync_due(&mut self, now: Timestamp) -> Option<SyncJob<D>> {
         let every = self.sync_every?;
-        let log = self.log.as_mut()?;
-        if !log.has_unsynced || log.sync_runs || now.since(log.synced_at) < every {
+        if self.log.as_ref()?.sync_runs || now.since(self.synced_at) < every {
             return None;
         }
+        self.sync_job(now)
+    }
+
+    /// Waits until everything that was appended is on the disk.
+    pub(crate) fn sync(&mut self, stamp: Stamp) {
+        if let Some(job) = self.sync_job(stamp.clock) {
+            let done = job.run();
+            self.on_synced(done, stamp);
+        }
+    }
+
+    fn sync_job(&mut self, now: Timestamp) -> Option<SyncJob<D>> {
+        let log = self.log.as_mut().filter(|log| log.has_unsynced)?;
         // An error here is not one of the disk, and is tried again in the next round.
         let mut files = vec![log.file.duplicate().ok()?];
         files.extend(log.previous.take());
         (log.has_unsynced, log.sync_runs) = (false, true);
-        Some(SyncJob { disk: self.disk.clone(), files, generation: log.generation, started: now })
+        let (with_names, generation) = (!log.is_named, log.generation);
+        Some(SyncJob { disk: self.disk.clone(), files, with_names, generation, started: now })
     }
 
     pub(crate) fn on_synced(&mut self, done: SyncDone, stamp: Stamp) {
@@ -256,15 +313,17 @@ impl<D: Disk> Journal<D> {
             return self.fail("cannot be synced", &error, stamp);
         }
         if log.generation == done.generation {
-            (log.sync_runs, log.synced_at) = (false, done.started);
+            (log.sync_runs, log.is_named) = (false, true);
         }
-        self.stats.lock().syncs += 1;
+        self.synced_at = self.synced_at.max(done.started);
+        let mut stats = self.stats.lock();
+        (stats.syncs, stats.last_sync) = (stats.syncs + 1, done.took);
     }
 
     /// Returns the snapshot that is due, if one is. It is complete if it has the buckets as they are from now on.
     pub(crate) fn snapshot_due(&mut self, stamp: Stamp) -> Option<SnapshotJob<D>> {
         let log = self.log.as_ref()?;
-        let long = self.earlier_bytes + log.bytes > self.snapshot_bytes.max(SNAPSHOT_MIN);
+        let long = self.earlier_bytes + log.bytes > self.snapshot_bytes + LOGS_BEYOND_SNAPSHOT;
         let is_due = self.needs_snapshot || long || self.earlier_logs >= LOGS_MAX;
         if self.snapshot_runs || !is_due || stamp.clock < self.retry_at {
             return None;
@@ -353,6 +412,7 @@ impl<D: Disk> Journal<D> {
             log.file
         });
         self.encoder = BlockEncoder::new(&header, stamp);
+        self.numbers_version = 0;
         self.log = Some(OpenLog {
             file,
             generation,
@@ -360,7 +420,7 @@ impl<D: Disk> Journal<D> {
             previous,
             has_unsynced: true,
             sync_runs: false,
-            synced_at: stamp.clock,
+            is_named: false,
         });
         Ok(())
     }
@@ -450,6 +510,7 @@ impl<D: Disk> SnapshotJob<D> {
                 let file = self.file.insert(self.disk.create(&FileName::part(self.generation).to_string())?);
                 file.append(&self.header.encode())?;
                 self.bytes = self.header.encode().len() as u64;
+                self.encoder.numbers(&source.numbers());
                 file
             }
         };

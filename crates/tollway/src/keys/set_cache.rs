@@ -134,7 +134,8 @@ impl EntryMemory {
     fn new(entries: usize) -> Self {
         match MmapMut::map_anon(entries * size_of::<u128>()) {
             Ok(map) => {
-                #[cfg(target_os = "linux")]
+                // Miri has no pages to advise about.
+                #[cfg(all(target_os = "linux", not(miri)))]
                 let _ = map.advise(memmap2::Advice::HugePage);
                 Self::Mapped(map)
             }
@@ -171,26 +172,27 @@ mod tests {
     #[test]
     fn nearly_all_of_what_fits_is_remembered_and_nothing_is_made_up() {
         let mut sets = SetCache::new();
-        let keys = 50_000;
+        let keys = if cfg!(miri) { 1_000 } else { 50_000 };
         for number in 0..keys {
+            sets.prefetch(tag(number));
             assert_eq!(sets.get(tag(number)), None);
             sets.insert(tag(number), u32::try_from(number % 1_000).unwrap_or(0));
         }
         // Entries from before a growth that were not looked up since are forgotten.
         let known = (0..keys).filter(|number| sets.get(tag(*number)).is_some()).count();
-        assert!(known > 10_000, "only {known} of {keys} are known");
+        assert!(known as u64 > keys / 5, "only {known} of {keys} are known");
         // Twice, because the cache may grow once more in between.
         for number in (0..keys).chain(0..keys) {
             sets.insert(tag(number), 7);
         }
         let known = (0..keys).filter(|number| sets.get(tag(*number)) == Some(7)).count();
-        assert!(known > 49_900, "only {known} of {keys} are known");
+        assert!(known as u64 >= keys - keys / 500, "only {known} of {keys} are known");
     }
 
     #[test]
     fn it_never_grows_beyond_its_bound() {
         let mut level = CacheTable::new(SETS_MIN);
-        for number in 0..100_000 {
+        for number in 0..if cfg!(miri) { 2_000 } else { 100_000 } {
             level.insert(tag(number), 0);
         }
         assert!(level.taken <= SETS_MIN * WAYS && level.entries.as_slice().len() == SETS_MIN * WAYS);

@@ -23,6 +23,8 @@ mod former;
 #[cfg(feature = "journal")]
 mod journaled;
 mod locked_buckets;
+#[cfg(feature = "journal")]
+mod moved;
 mod rates;
 mod reports;
 mod rules;
@@ -37,14 +39,20 @@ use std::sync::{PoisonError, RwLock};
 use arrayvec::ArrayVec;
 use thiserror::Error;
 use tollway_core::algorithm::{
-    Bucket, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, TokenBucket, TokenBucketState,
+    Bucket, FixedWindowState, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, SlidingWindowState,
+    TokenBucket, TokenBucketState,
 };
 use tollway_core::{
     Algorithm, Bill, CHARGES_MAX, Charge, ChargeError, Decision, FormerBuckets, Limit, Nanos, OnFull, Refund,
     Timestamp, Verdict,
 };
 
+#[cfg(feature = "journal")]
+pub(crate) use self::moved::{MemoryImport, NamedPlace, PlaceForm, places};
+
 use self::capacity::{BucketCount, BucketPlaces, Capacity};
+#[cfg(feature = "journal")]
+pub(crate) use self::journaled::Loader;
 use self::shard::{HasTable, Shards, with_bucket_type};
 use self::table::StoreFull;
 use crate::hash::{BucketHash, HashKey};
@@ -193,6 +201,12 @@ impl Memory {
         Self::keyed(bounds.into(), HashKey::random_seeds(), None)
     }
 
+    /// Returns an empty store that hashes with a known key, so that a simulated history can be repeated.
+    #[cfg(feature = "simulation")]
+    pub fn with_known_hashes(bounds: impl Into<MemoryBounds>, key_seeds: [u64; 2]) -> Self {
+        Self::keyed(bounds.into(), key_seeds, None)
+    }
+
     /// Returns an empty store whose key is made of these numbers, with this number of shards or as many as are useful.
     fn keyed(bounds: MemoryBounds, key_seeds: [u64; 2], shards: Option<usize>) -> Self {
         let max_buckets = bounds.max_buckets;
@@ -233,6 +247,18 @@ impl Memory {
         }
     }
 
+    /// Settles one bill: all its charges are taken or none, in one atomic step. The clock is read while its buckets are
+    /// being fetched from memory.
+    pub fn settle_one(&self, bill: &Bill<'_>, now: impl FnOnce() -> Timestamp) -> Decision {
+        let mut hashes = ArrayVec::<BucketHash, CHARGES_MAX>::new();
+        for charge in bill.charges() {
+            let hash = self.key.hash(charge);
+            self.prefetch(charge, hash);
+            hashes.push(hash);
+        }
+        self.settle_prefetched(bill, &hashes, now())
+    }
+
     /// Settles each bill on its own, and appends its decision. All charges of a bill are taken or none, in one atomic
     /// step.
     pub fn settle(&self, bills: &[Bill<'_>], now: Timestamp, decisions: &mut Vec<Decision>) {
@@ -260,18 +286,24 @@ impl Memory {
             for bill in batch {
                 let (own, others) = hashes.split_at(bill.charges().len());
                 hashes = others;
-                decisions.push(match (bill.single(), own, bill.rules()) {
-                    (Some(charge), [hash], _) => self.settle_single(charge, *hash, now),
-                    (None, [], [rule]) => self.resolve(rule, || now).into(),
-                    _ => self.settle_hashed(bill, own, now),
-                });
+                decisions.push(self.settle_prefetched(bill, own, now));
             }
+        }
+    }
+
+    /// Settles a bill whose charges have these hashes.
+    #[inline(always)] // A call for each bill of a batch would cost a tenth of a decision.
+    fn settle_prefetched(&self, bill: &Bill<'_>, hashes: &[BucketHash], now: Timestamp) -> Decision {
+        match (bill.single(), hashes, bill.rules()) {
+            (Some(charge), [hash], _) => self.settle_single(charge, *hash, now),
+            (None, [], [rule]) => self.resolve(rule, || now).into(),
+            _ => self.settle_hashed(bill, hashes, now),
         }
     }
 
     /// Spends `cost` for one id. The clock is read while the bucket is being fetched from memory.
     ///
-    /// The usual limit, a token bucket for ids that are any bytes, needs no [`Charge`].
+    /// The usual limits, a token bucket or a window for ids that are any bytes, need no [`Charge`].
     #[inline]
     pub fn spend(
         &self,
@@ -283,27 +315,53 @@ impl Memory {
         match limit.same_for_all_ids() {
             Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() && !id.is_empty() => {
                 let hash = self.key.hash_marked(limit.bucket_fingerprint(numbers), id, limit.is_inline());
-                self.shards.prefetch_bucket::<TokenBucketState>(hash);
+                // The slot of a hot bucket is out of date, so it is not fetched.
+                if !self.shards.hot(self.shards.number(hash)).is(hash.tag().to_word()) {
+                    self.shards.prefetch_bucket::<TokenBucketState>(hash);
+                }
                 let now = now();
-                let new = || self.spend_new(limit, numbers, id, cost, hash, now);
+                let new = || self.spend_new::<TokenBucketState>(limit, numbers, id, cost, hash, now);
                 Ok(self.settle_token_bucket(numbers, cost, hash, now, new))
+            }
+            Some(Algorithm::FixedWindow(numbers)) if cost <= numbers.count() && !id.is_empty() => {
+                Ok(self.spend_window::<FixedWindowState>(limit, numbers, id, cost, now))
+            }
+            Some(Algorithm::SlidingWindow(numbers)) if cost <= numbers.count() && !id.is_empty() => {
+                Ok(self.spend_window::<SlidingWindowState>(limit, numbers, id, cost, now))
             }
             _ => Ok(self.charge(&Charge::new(limit, id, cost)?, now)),
         }
     }
 
-    #[cold]
-    fn spend_new(
+    #[inline(never)]
+    fn spend_window<B: HasTable>(
         &self,
         limit: &Limit,
-        numbers: &TokenBucket,
+        numbers: &B::Limit,
+        id: &[u8],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Decision {
+        let hash = self.key.hash_marked(limit.bucket_base(), id, limit.is_inline());
+        self.shards.prefetch_bucket::<B>(hash);
+        let now = now();
+        self.settle_existing::<B>(numbers, cost, hash, now, || {
+            self.spend_new::<B>(limit, numbers, id, cost, hash, now)
+        })
+    }
+
+    #[cold]
+    fn spend_new<B: HasTable>(
+        &self,
+        limit: &Limit,
+        numbers: &B::Limit,
         id: &[u8],
         cost: u64,
         hash: BucketHash,
         now: Timestamp,
     ) -> Decision {
         match Charge::new(limit, id, cost) {
-            Ok(charge) => self.settle_new::<TokenBucketState>(&charge, numbers, hash, now),
+            Ok(charge) => self.settle_new::<B>(&charge, numbers, hash, now),
             Err(_) => Decision::UNLIMITED,
         }
     }
@@ -320,20 +378,18 @@ impl Memory {
     ) -> Result<(), ChargeError> {
         match limit.same_for_all_ids() {
             Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() => {
-                if let Some(rejected) = ids.iter().find(|id| id.as_ref().is_empty()) {
-                    Charge::new(limit, rejected.as_ref(), cost)?;
-                }
-                let (fingerprint, now) = (limit.bucket_fingerprint(numbers), now());
-                decisions.reserve(ids.len());
-                self.for_each_prefetched(
-                    ids,
-                    |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
-                    |id, hash| {
-                        let new = || self.spend_new(limit, numbers, id.as_ref(), cost, hash, now);
-                        decisions.push(self.settle_token_bucket(numbers, cost, hash, now, new));
-                    },
-                    |_, hash| self.shards.prefetch_bucket::<TokenBucketState>(hash),
-                );
+                let fingerprint = limit.bucket_fingerprint(numbers);
+                let settle = |id: &[u8], hash, now| {
+                    let new = || self.spend_new::<TokenBucketState>(limit, numbers, id, cost, hash, now);
+                    self.settle_token_bucket(numbers, cost, hash, now, new)
+                };
+                self.spend_each::<TokenBucketState>(limit, fingerprint, ids, cost, now, decisions, settle)
+            }
+            Some(Algorithm::FixedWindow(numbers)) if cost <= numbers.count() => {
+                self.spend_windows::<FixedWindowState>(limit, numbers, ids, cost, now, decisions)
+            }
+            Some(Algorithm::SlidingWindow(numbers)) if cost <= numbers.count() => {
+                self.spend_windows::<SlidingWindowState>(limit, numbers, ids, cost, now, decisions)
             }
             _ => {
                 let charges = ids
@@ -342,8 +398,53 @@ impl Memory {
                     .collect::<Result<Vec<_>, _>>()?;
                 let bills: Vec<_> = charges.iter().map(Bill::one).collect();
                 self.settle(&bills, now(), decisions);
+                Ok(())
             }
         }
+    }
+
+    fn spend_windows<B: HasTable>(
+        &self,
+        limit: &Limit,
+        numbers: &B::Limit,
+        ids: &[impl AsRef<[u8]>],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), ChargeError> {
+        let settle = |id: &[u8], hash, now| {
+            let new = || self.spend_new::<B>(limit, numbers, id, cost, hash, now);
+            self.settle_existing::<B>(numbers, cost, hash, now, new)
+        };
+        self.spend_each::<B>(limit, limit.bucket_base(), ids, cost, now, decisions, settle)
+    }
+
+    /// Settles a charge for each id by `settle`, with all buckets fetched before. An empty id is refused.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one call, which a struct would only name again"
+    )]
+    fn spend_each<B: HasTable>(
+        &self,
+        limit: &Limit,
+        fingerprint: u64,
+        ids: &[impl AsRef<[u8]>],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+        settle: impl Fn(&[u8], BucketHash, Timestamp) -> Decision,
+    ) -> Result<(), ChargeError> {
+        if let Some(rejected) = ids.iter().find(|id| id.as_ref().is_empty()) {
+            Charge::new(limit, rejected.as_ref(), cost)?;
+        }
+        let now = now();
+        decisions.reserve(ids.len());
+        self.for_each_prefetched(
+            ids,
+            |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
+            |id, hash| decisions.push(settle(id.as_ref(), hash, now)),
+            |_, hash| self.shards.prefetch_bucket::<B>(hash),
+        );
         Ok(())
     }
 
@@ -566,24 +667,42 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
     ) -> Decision {
-        let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
         if B::GROWS {
             if charge.limit().looks_further() {
                 self.carry_over(&mut self.shards.lock(self.shards.number(hash)), charge, hash, now);
             }
+            let settle = |bucket: &mut B| {
+                former::spend_if_lost(charge, bucket, limit, now).charge(limit, charge.cost(), now)
+            };
             return self
                 .change(hash, |bucket: &B| bucket.entries_after(limit, charge.cost(), now), now, settle)
                 .unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
-        // The same as `change`, but the decision is written directly to its place: moving it out of a `Result` would be
-        // a tenth of all instructions of a decision.
+        self.settle_existing::<B>(limit, charge.cost(), hash, now, || {
+            self.settle_new::<B>(charge, limit, hash, now)
+        })
+    }
+
+    /// Settles a charge of a bucket that does not grow, by `new` if there is no such bucket.
+    ///
+    /// Unlike `change` it writes the decision directly to its place: moving it out of a `Result` would be a tenth of
+    /// all instructions of a decision.
+    #[inline]
+    fn settle_existing<B: HasTable>(
+        &self,
+        limit: &B::Limit,
+        cost: u64,
+        hash: BucketHash,
+        now: Timestamp,
+        new: impl FnOnce() -> Decision,
+    ) -> Decision {
         let mut tables = self.shards.lock(self.shards.number(hash));
         let table = B::table_mut(&mut tables);
         if let Ok(at) = table.find(hash.tag()) {
-            return table.change_found(at, settle);
+            return table.change_found(at, |bucket| bucket.charge(limit, cost, now));
         }
         drop(tables);
-        self.settle_new::<B>(charge, limit, hash, now)
+        new()
     }
 
     /// Settles a charge whose bucket was not there a moment ago.
@@ -595,7 +714,9 @@ impl Memory {
         hash: BucketHash,
         now: Timestamp,
     ) -> Decision {
-        let settle = |bucket: &mut B| bucket.charge(limit, charge.cost(), now);
+        let settle = |bucket: &mut B| {
+            former::spend_if_lost(charge, bucket, limit, now).charge(limit, charge.cost(), now)
+        };
         if charge.limit().looks_further() {
             let mut tables = self.shards.lock(self.shards.number(hash));
             self.carry_over(&mut tables, charge, hash, now);

@@ -11,6 +11,8 @@
 mod call;
 mod inspect;
 mod key;
+#[cfg(feature = "journal")]
+mod moved;
 mod net;
 mod part;
 mod quota_commands;
@@ -33,6 +35,8 @@ use self::key::Namespace;
 use self::net::{Net, Replies};
 use super::{Health, StoreError};
 
+#[cfg(feature = "journal")]
+pub use moved::RedisExportPage;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use net::simulation::{NetAction, SimulatedDriver, script_sha};

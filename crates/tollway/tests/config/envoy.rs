@@ -17,6 +17,11 @@ fn what_the_service_refuses_is_refused_with_its_place() {
             "envoy:\n- {domain: a, descriptors: [{key: k, rate_limit: {unlimited: true}}]}\n- {domain: a}\n",
             "3:12: domain \"a\" is given twice, first at 2:12; set merge_domains: true to merge them",
         ),
+        (
+            "envoy:\n- {domain: a, descriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]}\n\
+             - {domain: a, descriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]}\n",
+            "3:12: domain \"a\" is given twice, first at 2:12; set merge_domains: true to merge them",
+        ),
         ("domain: shop\n", "1:9: domain \"shop\" has no rate_limit, so it would limit nobody"),
         ("domain: shop\ndescriptors: []\n", "1:9: domain \"shop\" has no rate_limit"),
         ("domain: shop\ndescriptors:\n", "1:9: domain \"shop\" has no rate_limit"),

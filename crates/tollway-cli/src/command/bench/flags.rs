@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::ToSocketAddrs;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use tokio::signal::unix::SignalKind;
 use tollway::core::Nanos;
@@ -59,10 +59,16 @@ fn exponent(text: &str) -> Result<f64, String> {
     exponent.ok_or_else(|| "must be a number from 0 to 10".to_owned())
 }
 
+/// The beginnings of the URLs of gates with TLS.
+const TLS_SCHEMES: [&str; 2] = ["https://", "rediss://"];
+
 impl LoadFlags {
     /// Returns the load of these flags, on a server that is at `default_addr` unless they say otherwise.
     pub(super) fn load(&self, default_addr: &str) -> anyhow::Result<Load> {
         let text = self.addr.as_deref().unwrap_or(default_addr);
+        if TLS_SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            bail!("\"{text}\" is a gate with TLS, and load is sent in plain text; use wrk or h2load for it");
+        }
         let mut found = text
             .to_socket_addrs()
             .with_context(|| format!("\"{text}\" is not an address and a port, such as {default_addr}"))?;

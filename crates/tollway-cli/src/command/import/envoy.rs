@@ -25,7 +25,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
                     is a configuration as it is, see docs/envoy.md";
     imported.leave_out(places.clone().next(), matching);
     add_all(&file.descriptors, &file.domain, &mut places, &mut Vec::new(), &mut imported);
-    Ok(imported)
+    imported.finish("no descriptor of the file can be a limit")
 }
 
 /// Adds the limits of these descriptors and of those below them, in the order of the file. `places` has where each is.
@@ -59,38 +59,59 @@ fn add(
         value => format!("{}={value}", descriptor.key),
     };
     let place = format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "));
-    let Some((requests, unit)) = shown.rate else {
-        return imported.leave_out(at, format!("{place}: unlimited. Ask for no limit"));
-    };
     let limit = path.last().and_then(|descriptor| descriptor.limit.as_ref());
-    let Some((limit, algorithm)) = limit.and_then(|limit| Some((limit, limit.default_algorithm()?))) else {
-        let zero = "requests_per_unit is 0, which no limit can be. Refuse such requests without asking";
-        return imported.leave_out(at, format!("{place}: {zero}"));
-    };
-    let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
-    let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));
-    for (is_set, what) in left_out(shown, path) {
+    let limit = limit.and_then(|limit| Some((limit, limit.default_algorithm()?, shown.rate?)));
+    if limit.is_none() {
+        imported.leave_out(at, format!("{place}: {}", no_limit(shown)));
+    }
+    for (is_set, what) in left_out(shown, path, limit.is_some()) {
         if is_set {
             imported.leave_out(at, format!("{place}: {what}"));
         }
     }
+    let Some((limit, algorithm, (requests, unit))) = limit else { return };
+    let entries = path.iter().map(|descriptor| format!(".{}", entry(descriptor)));
+    let name = imported.name(&format!("{domain}{}", entries.collect::<String>()));
     let comments = vec![place, id_of(path)];
     imported.limits.push(ImportedLimit { name, comments, fields: fields(limit, algorithm, requests, unit) });
 }
 
-/// Returns everything about a descriptor that a limit cannot say, and whether it has it.
-fn left_out(limit: &DescriptorLimit, path: &[&Descriptor]) -> [(bool, String); 6] {
+/// Says why a descriptor that allows everything or nothing is no limit, and what to do instead.
+fn no_limit(shown: &DescriptorLimit) -> String {
+    let modes = match (shown.shadow_mode, shown.quota_mode) {
+        (false, false) => "",
+        (true, false) => " with shadow_mode",
+        (false, true) => " with quota_mode",
+        (true, true) => " with shadow_mode and quota_mode",
+    };
+    if shown.rate.is_none() {
+        return format!("unlimited{modes}. Ask for no limit");
+    }
+    let advice = if shown.shadow_mode {
+        "so it never refuses. Ask for no limit"
+    } else if shown.quota_mode {
+        "so it refuses only if all others with quota_mode do. Ask for the others"
+    } else {
+        "which no limit can be. Refuse such requests without asking"
+    };
+    format!("requests_per_unit is 0{modes}, {advice}")
+}
+
+/// Returns everything about a descriptor that the configuration cannot say, and whether the descriptor has it.
+/// [`no_limit`] has the modes of one that becomes no limit.
+fn left_out(limit: &DescriptorLimit, path: &[&Descriptor], becomes_limit: bool) -> [(bool, String); 6] {
     let counts_values = path.last().is_some_and(|descriptor| descriptor.detailed_metric)
         || path.iter().any(|descriptor| descriptor.value_to_metric);
     let has_pattern = path.iter().any(|descriptor| descriptor.value.contains('*'));
     let replaced: Vec<_> = limit.replaces.iter().map(|name| &**name).collect();
+    let instead = if becomes_limit { "ask for this one instead" } else { "do not ask for it" };
     [
-        (limit.shadow_mode, "shadow_mode: here it denies".to_owned()),
-        (limit.quota_mode, "quota_mode: here it denies by itself".to_owned()),
+        (becomes_limit && limit.shadow_mode, "shadow_mode: here it denies".to_owned()),
+        (becomes_limit && limit.quota_mode, "quota_mode: here it denies by itself".to_owned()),
         (!limit.name.is_empty(), format!("its name {:?}", limit.name)),
-        (!replaced.is_empty(), format!("it replaces {}: ask for this one instead", replaced.join(", "))),
+        (!replaced.is_empty(), format!("it replaces {}: {instead}", replaced.join(", "))),
         (counts_values, "the metrics for values: here decisions are counted for limits".to_owned()),
-        (has_pattern, "the \"*\" in its value: ask only for values that match".to_owned()),
+        (becomes_limit && has_pattern, "the \"*\" in its value: ask only for values that match".to_owned()),
     ]
 }
 
@@ -223,6 +244,40 @@ descriptors:
             left_out.iter().zip(expected).all(|(left_out, expected)| left_out.starts_with(expected)),
             "{left_out:#?}"
         );
+    }
+
+    #[test]
+    fn modes_of_what_is_no_limit_are_listed_and_change_the_advice() {
+        let (_, left_out) = imported(
+            "domain: a
+descriptors:
+  - { key: k, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: s, shadow_mode: true, rate_limit: { unit: second, requests_per_unit: 0 } }
+  - { key: q, quota_mode: true, rate_limit: { unit: second, requests_per_unit: 0 } }
+  - { key: u, quota_mode: true, rate_limit: { unlimited: true, name: new, replaces: [{ name: old }] } }
+  - { key: v, shadow_mode: true, quota_mode: true, rate_limit: { unlimited: true } }
+",
+        );
+        let expected = [
+            "4:5: domain a: s: requests_per_unit is 0 with shadow_mode, so it never refuses. Ask for no limit",
+            "5:5: domain a: q: requests_per_unit is 0 with quota_mode, so it refuses only if all others with quota_mode \
+             do. Ask for the others",
+            "6:5: domain a: u: unlimited with quota_mode. Ask for no limit",
+            "6:5: domain a: u: its name \"new\"",
+            "6:5: domain a: u: it replaces old: do not ask for it",
+            "7:5: domain a: v: unlimited with shadow_mode and quota_mode. Ask for no limit",
+        ];
+        assert_eq!(left_out, expected);
+    }
+
+    #[test]
+    fn a_file_without_a_limit_is_an_error_that_lists_its_descriptors() {
+        let errors = import("domain: a\ndescriptors:\n  - { key: k, rate_limit: { unlimited: true } }\n");
+        let errors = errors.unwrap_err();
+        assert!(errors[0].message.contains("there is nothing to convert"), "{errors:?}");
+        let last = errors.last().unwrap();
+        assert_eq!((last.at.line, last.at.column), (3, 5), "{errors:?}");
+        assert_eq!(last.message, "not carried over: domain a: k: unlimited. Ask for no limit");
     }
 
     #[test]

@@ -75,6 +75,19 @@ impl Imported {
         free
     }
 
+    /// Returns the import if it has a limit. Otherwise `why` is an error, and so is everything that was left out.
+    pub(crate) fn finish(self, why: &str) -> Result<Self, Vec<ImportError>> {
+        if !self.limits.is_empty() {
+            return Ok(self);
+        }
+        let start = Position { line: 1, column: 1 };
+        let left_out = self.left_out.into_iter().map(|LeftOut { at, text }| {
+            ImportError::new(at.unwrap_or(start), format!("not carried over: {text}"))
+        });
+        let why = ImportError::new(start, format!("{why}, so there is nothing to convert"));
+        Err(std::iter::once(why).chain(left_out).collect())
+    }
+
     /// Returns the configuration. What was left out is a comment at its top.
     pub(crate) fn to_yaml(&self, file: &str) -> String {
         let mut yaml = format!("# Imported from {}.\n", printable(file));
@@ -85,7 +98,7 @@ impl Imported {
             let place = at.map(|at| format!("line {}: ", at.line)).unwrap_or_default();
             add_comment(&mut yaml, "# - ", "#   ", &format!("{place}{text}"));
         }
-        yaml.push_str(if self.limits.is_empty() { "\nlimits: {}\n" } else { "\nlimits:\n" });
+        yaml.push_str("\nlimits:\n");
         for limit in &self.limits {
             for comment in &limit.comments {
                 add_comment(&mut yaml, "  # ", "  #   ", comment);

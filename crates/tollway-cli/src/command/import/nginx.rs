@@ -78,11 +78,6 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
     for zone in &zones {
         errors.extend(add_zone(zone, &uses, &mut imported).err());
     }
-    if zones.is_empty() && uses.is_empty() && errors.is_empty() {
-        let message = "the file has no limit_req_zone and no limit_req, so there is nothing to convert; files that it \
-                       includes are imported by themselves";
-        errors.push(ImportError::new(Position { line: 1, column: 1 }, message));
-    }
     if !errors.is_empty() {
         errors.sort_by_key(|error| error.at);
         return Err(errors);
@@ -97,7 +92,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
         }
     }
     imported.left_out.sort_by_key(|left_out| left_out.at);
-    Ok(imported)
+    imported.finish("the file has no limit_req_zone (files that it includes are imported by themselves)")
 }
 
 /// Reads `limit_req_zone KEY zone=NAME:SIZE rate=RATE`.
@@ -473,6 +468,25 @@ mod tests {
         for text in ["", "events { } # nothing", "http { include sites/*; }"] {
             let errors = import(text).unwrap_err();
             assert!(errors[0].message.contains("there is nothing to convert"), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn a_misspelled_zone_is_an_error_that_says_what_was_read() {
+        let text = "http {
+            limit_req_zon $x zone=a:10m rate=5r/s;
+            server { limit_req zone=a; }
+        }";
+        let errors = import(text).unwrap_err();
+        let expected = [
+            (1, "the file has no limit_req_zone"),
+            (2, "not carried over: limit_req_zon $x zone=a:10m rate=5r/s: it is not known"),
+            (3, "not carried over: limit_req zone=a: no limit_req_zone of this file defines it"),
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (error, (line, message)) in errors.iter().zip(expected) {
+            assert_eq!(error.at.line, line, "{errors:?}");
+            assert!(error.message.starts_with(message), "{errors:?}");
         }
     }
 

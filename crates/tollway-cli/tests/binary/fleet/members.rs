@@ -97,6 +97,11 @@ impl Fleet {
         self.overheard.listen(&self.addresses[1]);
     }
 
+    /// Returns the ports of the master: for accounting and for control.
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        self.addresses.each_ref().map(|address| address.rsplit(':').next().unwrap().parse().unwrap())
+    }
+
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         self.arrivals.lock().unwrap().clone()
     }

@@ -4,19 +4,21 @@ use std::net::IpAddr;
 
 use tollway::config::{Gates, HttpSettings, ShowIds};
 use tollway::engine::{Engine, VerbAnswer};
+use tollway::export::{ImportError, ImportSettings};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
 use tollway_core::{Decider, ErrorChain, Limit, Verb};
 use tollway_wire::http::{
-    DenyStatus, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus, InspectQuery, KeysQuery,
-    LiveQuery, Method, ProblemDetails, ProxiedRequest, ResponseWriter, ThrottlecrabRequest, TopQuery,
+    BucketsPage, DenyStatus, ExportQuery, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus,
+    ImportCounts, ImportQuery, InspectQuery, KeysQuery, LiveQuery, Method, ProblemDetails, ProxiedRequest,
+    ResponseWriter, ThrottlecrabRequest, TopQuery,
 };
 use tollway_wire::rls;
 
 use super::{Watcher, browser, console};
 use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::metrics;
-use crate::service::{CountedPolicy, RlsError, ServiceError};
+use crate::service::{CountedPolicy, PageError, RlsError, ServiceError};
 use crate::tokens::{KnownToken, Scope};
 use crate::worker::{Shared, Worker};
 
@@ -86,6 +88,8 @@ enum Route {
     Explain,
     Inspect,
     Keys,
+    /// All buckets of the memory store, a page at a time.
+    Buckets,
     Top,
     Live,
     Health,
@@ -115,7 +119,7 @@ const fn served(path: &'static str, route: Route, by: ServedBy, needs: Option<Sc
 }
 
 /// All paths, the gates that serve them, and the scopes that they need. The one that nearly every request has is first.
-static ROUTES: [ServedPath; 21] = [
+static ROUTES: [ServedPath; 22] = [
     served("/v1/spend", Route::Command(Verb::Spend), ServedBy::Http, Some(Scope::Decide)),
     served("/v1/check", Route::Command(Verb::Check), ServedBy::Http, Some(Scope::Decide)),
     served("/v1/gate", Route::Gate, ServedBy::Http, Some(Scope::Decide)),
@@ -126,6 +130,7 @@ static ROUTES: [ServedPath; 21] = [
     served("/v1/explain", Route::Explain, ServedBy::Admin, Some(Scope::Read)),
     served("/v1/inspect", Route::Inspect, ServedBy::Admin, Some(Scope::Read)),
     served("/v1/keys", Route::Keys, ServedBy::Admin, Some(Scope::Read)),
+    served("/v1/buckets", Route::Buckets, ServedBy::Admin, Some(Scope::Admin)),
     served("/v1/top", Route::Top, ServedBy::Admin, Some(Scope::Read)),
     served("/v1/live", Route::Live, ServedBy::Admin, Some(Scope::Read)),
     served("/throttle", Route::Throttle, ServedBy::Http, Some(Scope::Decide)),
@@ -160,7 +165,7 @@ impl ServedPath {
         };
         let caller = caller?;
         caller.check_scope(scope)?;
-        if matches!(self.route, Route::Live | Route::Metrics) {
+        if matches!(self.route, Route::Live | Route::Metrics | Route::Buckets) {
             caller.check_all_limits()?;
         }
         Ok(caller)
@@ -179,6 +184,7 @@ impl Route {
     fn takes(self, method: Method) -> bool {
         match self {
             Self::Gate => true,
+            Self::Buckets => matches!(method, Method::Get | Method::Head | Method::Post),
             Self::Command(_) | Self::Rule | Self::Rls | Self::Explain | Self::Throttle => {
                 method == Method::Post
             }
@@ -221,6 +227,8 @@ impl Route {
             Self::Explain => explain(request, peer, worker, policy, response).await,
             Self::Inspect => inspect(request, peer, worker, response).await,
             Self::Keys => keys(request, peer, worker, response).await,
+            Self::Buckets if request.method == Method::Post => import(request, &peer, worker, response),
+            Self::Buckets => export(request, &peer, worker, response),
             Self::Top => top(request, peer, worker, response).await,
             Self::Live => live(request, &peer, worker, response, watching),
             Self::Metrics => metrics(worker, response),
@@ -250,6 +258,7 @@ impl Route {
     const fn methods(self) -> &'static str {
         match self {
             Self::Command(_) | Self::Rule | Self::Rls | Self::Explain | Self::Throttle => "POST",
+            Self::Buckets => "GET, HEAD, POST",
             _ => "GET, HEAD",
         }
     }
@@ -556,6 +565,58 @@ async fn keys(
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
         Err(error) => response.problem(&problem(error, worker)),
+    }
+}
+
+/// Answers with a page of all buckets. Copying and encoding one takes about a millisecond.
+fn export(
+    request: &HttpRequest<'_>,
+    peer: &HttpPeer<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+) -> HttpStatus {
+    let asked = match ExportQuery::from_query(request.query) {
+        Ok(asked) => asked,
+        Err(malformed) => return response.problem(&malformed.into()),
+    };
+    match worker.service.export(&peer.caller, asked.from) {
+        Ok(page) => {
+            let mut body = Vec::new();
+            BucketsPage(page).put_json(&mut body);
+            response.document(HttpStatus::Ok, "application/json", &body)
+        }
+        Err(error) => response.problem(&import_problem(&error)),
+    }
+}
+
+/// Takes a page of buckets.
+fn import(
+    request: &HttpRequest<'_>,
+    peer: &HttpPeer<'_>,
+    worker: &Worker,
+    response: ResponseWriter<'_>,
+) -> HttpStatus {
+    let asked = ImportQuery::from_query(request.query);
+    let (ImportQuery { dry_run, any_clock }, BucketsPage(page)) =
+        match asked.and_then(|asked| Ok((asked, BucketsPage::from_request(request.body)?))) {
+            Ok(asked) => asked,
+            Err(malformed) => return response.problem(&malformed.into()),
+        };
+    let settings = ImportSettings::default().with_dry_run(dry_run).with_any_clock(any_clock);
+    match worker.service.import(&peer.caller, &page, settings) {
+        Ok(report) => {
+            let mut body = Vec::new();
+            ImportCounts::new(report.numbers()).put_json(&mut body);
+            response.document(HttpStatus::Ok, "application/json", &body)
+        }
+        Err(error) => response.problem(&import_problem(&error)),
+    }
+}
+
+fn import_problem(error: &PageError) -> ProblemDetails {
+    match error {
+        PageError::Import(ImportError::Shared) => ProblemDetails::shared_buckets(),
+        error => ProblemDetails::import_refused(&ErrorChain(error).to_string()),
     }
 }
 

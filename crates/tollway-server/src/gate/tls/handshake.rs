@@ -119,8 +119,13 @@ impl Handshake {
             if let Some(held_back) = server.refusals.allow(now) {
                 warn!(gate = server.gate, peer = %self.peer, held_back, "client certificate refused: {}", ErrorChain(error));
             }
-        } else if let Some(held_back) = server.throttle.allow(now) {
-            debug!(peer = %self.peer, held_back, "no TLS connection: {}", ErrorChain(error));
+        } else if let HandshakeError::Tls(_) = error {
+            if let Some(held_back) = server.failures.allow(now) {
+                warn!(gate = server.gate, peer = %self.peer, held_back, "no TLS connection: {}", ErrorChain(error));
+            }
+        } else if let Some(held_back) = server.early_ends.allow(now) {
+            // Not louder: a health check that only connects ends like this, too.
+            debug!(gate = server.gate, peer = %self.peer, held_back, "no TLS connection: {}", ErrorChain(error));
         }
     }
 }

@@ -25,11 +25,11 @@ impl RespService {
     ) {
         let answered = match command {
             Alone::GiveBack(request, units) => {
-                let charge = [self.inline.refund(request.inline.algorithm(), request.key, units)];
-                let refund = self.service.limiter.refund_charges(&charge).await;
+                let charge = self.inline.refund(request.inline.algorithm(), request.key, units);
+                let refund = self.service.refund_charge(policy, &charge).await;
                 refund.map_err(|error| chain(&error)).map(|refund| {
                     self.inline_counters.refunded();
-                    self.service.audit_refunds(&connection.caller(&self.auth), &charge);
+                    self.service.audit_refunds(&connection.caller(&self.auth), &[charge]);
                     request.put_refund(&refund, reply);
                 })
             }
@@ -39,7 +39,7 @@ impl RespService {
             }
             Alone::Del(keys) => {
                 let caller = connection.caller(&self.auth);
-                self.delete(&caller, &keys).await.map(|deleted| reply.integer(deleted))
+                self.delete(&caller, policy, &keys).await.map(|deleted| reply.integer(deleted))
             }
             Alone::Ttl { key, millis } => self.time_left(&[key]).await.map(|left| {
                 let left = left[0];
@@ -91,10 +91,15 @@ impl RespService {
     }
 
     /// Forgets the buckets of keys, and returns how many there were.
-    async fn delete(&self, caller: &Caller<'_>, keys: &[&[u8]]) -> Result<i64, String> {
+    async fn delete(
+        &self,
+        caller: &Caller<'_>,
+        policy: &CountedPolicy,
+        keys: &[&[u8]],
+    ) -> Result<i64, String> {
         let left = self.time_left(keys).await?;
         let charges: Vec<_> = keys.iter().map(|key| self.inline.bucket(key)).collect();
-        self.service.limiter.reset_charges(&charges).await.map_err(|error| chain(&error))?;
+        self.service.reset_charges(policy, &charges).await.map_err(|error| chain(&error))?;
         for charge in &charges {
             self.inline_counters.reset();
             self.service.auditor.bucket(caller, "reset", charge.limit().name(), charge.id(), None);

@@ -12,7 +12,7 @@ use tollway_core::{
 use super::locked_buckets::{BucketPlace, LockedBuckets};
 use super::rules::BillLogs;
 use super::shard::{HasTable, with_bucket_type};
-use super::{Memory, full_decision};
+use super::{Memory, former, full_decision};
 use crate::hash::BucketHash;
 
 /// The decisions about the charges and the rules of one bill.
@@ -164,12 +164,16 @@ impl Memory {
                 return (locked.check_at::<B>(place, limit, cost, now), Some(place));
             }
             let entries_after = |bucket: &B| bucket.entries_after(limit, cost, now);
+            // There was no room to put an empty one there, so there is none for a full one either.
+            let is_lost = locked.get::<B>(hash).is_none() && former::is_lost::<B>(charge, limit, now);
             let has_room = cost == 0
                 || charge.kind() == ChargeKind::CheckOnly
-                || match stores {
-                    true => locked.reserve(hash, entries_after, now),
-                    false => locked.has_room(hash, entries_after, now),
-                };
+                || is_lost && locked.lack_room::<B>(hash)
+                || !is_lost
+                    && match stores {
+                        true => locked.reserve(hash, entries_after, now),
+                        false => locked.has_room(hash, entries_after, now),
+                    };
             if has_room {
                 return (locked.check::<B>(hash, limit, cost, now), None);
             }

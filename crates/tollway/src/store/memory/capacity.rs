@@ -82,6 +82,16 @@ impl BucketPlaces {
         taken
     }
 
+    /// Takes as many of these places as there are. Returns how many it took.
+    #[cfg(feature = "journal")]
+    pub(super) fn take_up_to(&self, count: BucketCount) -> BucketCount {
+        let configured = self.all.take_up_to(count.configured);
+        let allowed = self.client_made.take_up_to(count.client_made);
+        let client_made = self.all.take_up_to(allowed);
+        self.client_made.give_back(allowed - client_made);
+        BucketCount { configured, client_made }
+    }
+
     /// Returns whether places for this many buckets are free.
     pub(super) fn has_free(&self, count: BucketCount) -> bool {
         self.all.has_free(count.total()) && self.client_made.has_free(count.client_made)

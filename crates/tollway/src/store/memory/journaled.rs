@@ -1,20 +1,30 @@
 //! Passes buckets of the memory store to a journal, and takes them back from it.
 
-use tollway_core::Timestamp;
-use tracing::warn;
+use std::num::NonZero;
+use std::ops::Range;
+use std::thread;
+
+use tollway_core::{FormerBuckets, Timestamp};
 
 use super::capacity::BucketCount;
-use super::shard::{HasTable, Shards};
+use super::changes::{LastChanges, removed};
+use super::shard::{HasTable, Shards, SlotLists};
 use super::{Memory, MemoryBounds};
 use crate::hash::{HashKey, Tag};
 use crate::journal::{
     AnyState, BlockEncoder, BucketVisitor, HashIdentity, JournalState, with_kind, with_state,
 };
 
-/// The number of changed buckets that are encoded under one lock, which takes about a microsecond.
-const CHANGED_PER_LOCK: usize = 32;
-/// The number of buckets of a snapshot that are encoded under one lock.
+/// The number of changed logs that are encoded under one lock.
+const LOGS_PER_LOCK: usize = 32;
+/// The number of buckets of a snapshot that are encoded under one lock, which takes about a microsecond.
 const ALL_PER_LOCK: usize = 128;
+/// The capacity up to which an emptied list goes back to a table: more is left only after a disk was slow.
+const LIST_MAX: usize = 4_096;
+/// The most threads that put buckets into tables at start: with more, the memory is the limit.
+const LOAD_THREADS_MAX: usize = 8;
+/// The number of buckets below which a thread is not worth its start.
+const BUCKETS_PER_THREAD: usize = 50_000;
 
 impl Memory {
     /// Returns an empty store that finds buckets by the same numbers as the one that a journal is from.
@@ -33,26 +43,19 @@ impl Memory {
         self.shards.len()
     }
 
-    /// Returns a visitor that puts buckets into this store.
-    pub(crate) const fn loader(&self) -> Loader<'_> {
-        Loader { memory: self, without_place: 0 }
-    }
-
-    /// Begins to keep lists of the buckets that change, or ends them.
+    /// Begins to keep lists of changes, or ends them.
     pub(crate) fn set_journaled(&self, journaled: bool) {
         for number in 0..self.shards.len() {
             self.shards.lock(number).set_journaled(journaled);
         }
     }
 
-    /// Encodes all buckets that have changed since the last call.
-    pub(crate) fn collect_changed(&self, out: &mut BlockEncoder) {
-        let mut tags = Vec::new();
-        for number in 0..self.shards.len() {
-            let has_changes = self.shards.lock(number).have_changes();
-            if has_changes {
-                self.shards.collect_changed(number, out, &mut tags);
-            }
+    /// Encodes all buckets of these shards that have changed since the last call.
+    pub(crate) fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder) {
+        let (mut changes, mut last) = (SlotLists::default(), LastChanges::default());
+        for number in shards {
+            self.shards.lock(number).swap_changes(&mut changes);
+            self.shards.encode_changes(number, &mut changes, &mut last, out);
         }
     }
 
@@ -63,26 +66,49 @@ impl Memory {
 }
 
 impl Shards {
-    /// Encodes the changed buckets of one table. `tags` is empty before and after, and keeps its memory.
-    pub(super) fn collect_changed_in<B: HasTable + JournalState>(
+    /// Encodes the changes of one table. The list is empty afterwards, and keeps its memory for the next one.
+    pub(super) fn encode_changes_of<B: HasTable + JournalState>(
         &self,
         number: usize,
+        changes: &mut Vec<B::Slot>,
+        last: &mut LastChanges,
         out: &mut BlockEncoder,
-        tags: &mut Vec<Tag>,
     ) {
-        B::table_mut(&mut self.lock(number)).changes().swap(tags);
-        for some in tags.chunks(CHANGED_PER_LOCK) {
-            some.iter().for_each(|tag| self.prefetch_tag::<B>(number, *tag));
+        if changes.is_empty() {
+            return;
+        }
+        last.keep_if_worth::<B>(changes);
+        if B::GROWS {
+            self.encode_logs::<B>(number, changes, out);
+        } else {
+            for slot in changes.iter() {
+                match B::tag(slot) {
+                    tag if tag.is_marked() => out.removed::<B>(number, tag.unmarked().to_word()),
+                    tag => out.bucket(number, tag.to_word(), &*B::read(slot)),
+                }
+            }
+        }
+        changes.clear();
+        changes.shrink_to(LIST_MAX);
+    }
+
+    /// Encodes logs as they are now, and takes their marks off.
+    fn encode_logs<B: HasTable + JournalState>(
+        &self,
+        number: usize,
+        changes: &[B::Slot],
+        out: &mut BlockEncoder,
+    ) {
+        for some in changes.chunks(LOGS_PER_LOCK) {
             let mut tables = self.lock(number);
-            let table = B::table_mut(&mut tables);
-            for tag in some {
-                match table.unmark(*tag) {
-                    Some(bucket) => out.bucket(number, tag.to_word(), &*bucket),
+            for slot in some {
+                let tag = B::tag(slot).unmarked();
+                match B::table_mut(&mut tables).unmark(tag) {
+                    Some(log) => out.bucket(number, tag.to_word(), &*log),
                     None => out.removed::<B>(number, tag.to_word()),
                 }
             }
         }
-        tags.clear();
     }
 
     /// Encodes all buckets of one table, a few under each lock. It goes on behind the last tag, wherever that is then.
@@ -101,62 +127,116 @@ impl Shards {
     }
 }
 
-/// Puts the buckets of a journal into a store.
-#[derive(Debug)]
-pub(crate) struct Loader<'a> {
-    memory: &'a Memory,
-    without_place: u64,
+/// Collects the buckets of a journal by shard, in the order in which they were written.
+pub(crate) struct Loader {
+    shards: Vec<SlotLists>,
 }
 
-impl Loader<'_> {
-    /// Ends the loading: from now on the store keeps lists of what changes.
-    pub(crate) fn finish(self) {
-        if self.without_place > 0 {
-            let count = self.without_place;
-            warn!("{count} buckets of the journal are dropped, because max_buckets was made smaller");
-        }
-        self.memory.set_journaled(true);
+impl Loader {
+    pub(crate) fn new(memory: &Memory) -> Self {
+        Self { shards: (0..memory.shards.len()).map(|_| SlotLists::default()).collect() }
     }
 
-    /// Puts a bucket into its table, over the one that is there. A state that has expired stays away.
-    fn load<B: HasTable>(&mut self, number: usize, tag: Tag, state: B) {
-        let Memory { shards, places, entries, .. } = self.memory;
-        let mut tables = shards.lock(number);
-        let put = |bucket: &mut B| *bucket = state;
-        let room = || places.take(tag).is_some();
-        let loaded = B::table_mut(&mut tables).change_or_insert(tag, Timestamp::EPOCH, room, put);
-        self.without_place += u64::from(loaded.is_err());
-        entries.count(B::table_mut(&mut tables).take_entry_delta());
-        shards.publish_location::<B>(number, &mut tables);
+    /// Puts the last state of each bucket into a store that is empty, unless the bucket has expired and `former` does
+    /// not keep it. Returns the number of buckets that there was no place for.
+    ///
+    /// Nothing expired is loaded, so that it cannot take the place of a live bucket.
+    pub(crate) fn finish(mut self, memory: &Memory, former: &FormerBuckets, now: Timestamp) -> usize {
+        let buckets: usize = self.shards.iter().map(SlotLists::len).sum();
+        let cores = thread::available_parallelism().map_or(1, NonZero::get).min(LOAD_THREADS_MAX);
+        let threads = (buckets / BUCKETS_PER_THREAD).clamp(1, cores);
+        let per_thread = self.shards.len().div_ceil(threads);
+        thread::scope(|scope| {
+            let load = |(part, lists): (usize, &mut [SlotLists])| {
+                lists
+                    .iter_mut()
+                    .enumerate()
+                    .map(|(at, lists)| {
+                        let mut shard = LoadedShard {
+                            memory,
+                            number: part * per_thread + at,
+                            former,
+                            now,
+                            without_place: 0,
+                        };
+                        lists.load_into(&mut shard);
+                        shard.without_place
+                    })
+                    .sum::<usize>()
+            };
+            let mut parts = self.shards.chunks_mut(per_thread).enumerate();
+            let first = parts.next();
+            let others: Vec<_> = parts.map(|part| scope.spawn(move || load(part))).collect();
+            let first = first.map_or(0, load);
+            others.into_iter().map(|thread| thread.join().unwrap_or_default()).sum::<usize>() + first
+        })
     }
 
-    fn remove<B: HasTable>(&self, number: usize, tag: Tag) {
-        let Memory { shards, places, entries, .. } = self.memory;
-        let mut tables = shards.lock(number);
-        if B::table_mut(&mut tables).remove(tag) {
-            places.give_back(BucketCount::one(tag));
-        }
-        entries.count(B::table_mut(&mut tables).take_entry_delta());
-        shards.publish_location::<B>(number, &mut tables);
-    }
-
-    /// Returns the tag, if a bucket of this store can have it in this shard.
-    fn valid(&self, number: usize, tag: u64) -> Option<Tag> {
+    /// Returns the lists of a shard, and the tag, if a bucket of the store can have it.
+    fn place(&mut self, shard: usize, tag: u64) -> Option<(&mut SlotLists, Tag)> {
         let tag = Tag::from_word(tag);
-        (number < self.memory.shards.len() && tag.is_valid()).then_some(tag)
+        self.shards.get_mut(shard).filter(|_| tag.is_valid()).map(|lists| (lists, tag))
     }
 }
 
-impl BucketVisitor for Loader<'_> {
+impl BucketVisitor for Loader {
+    #[inline]
     fn bucket(&mut self, shard: usize, tag: u64, state: AnyState) {
-        if let Some(tag) = self.valid(shard, tag) {
-            with_state!(state, |state| self.load(shard, tag, state));
+        fn add<B: HasTable>(lists: &mut SlotLists, tag: Tag, state: B) {
+            B::list_mut(lists).push(state.slot(tag));
+        }
+        if let Some((lists, tag)) = self.place(shard, tag) {
+            with_state!(state, |state| add(lists, tag, state));
         }
     }
 
     fn removed(&mut self, shard: usize, tag: u64, kind: u8) {
-        if let Some(tag) = self.valid(shard, tag) {
-            with_kind!(kind, |B| self.remove::<B>(shard, tag));
+        if let Some((lists, tag)) = self.place(shard, tag) {
+            with_kind!(kind, |B| B::list_mut(lists).push(removed::<B>(tag)));
         }
+    }
+}
+
+/// A shard that gets its buckets.
+pub(super) struct LoadedShard<'a> {
+    memory: &'a Memory,
+    number: usize,
+    former: &'a FormerBuckets,
+    now: Timestamp,
+    without_place: usize,
+}
+
+impl LoadedShard<'_> {
+    /// Puts the last states of a list into their table.
+    pub(super) fn load<B: HasTable>(&mut self, mut slots: Vec<B::Slot>) {
+        if slots.is_empty() {
+            return;
+        }
+        // Stable, so that later states stay behind earlier ones. A snapshot is sorted already.
+        slots.sort_by_key(|slot| B::tag(slot).unmarked());
+        slots.dedup_by(|later, earlier| {
+            let is_same = B::tag(later).is_same(B::tag(earlier));
+            if is_same {
+                std::mem::swap(later, earlier);
+            }
+            is_same
+        });
+        slots.retain(|slot| !B::tag(slot).is_marked() && self.is_needed(B::read(slot).expires_at()));
+        let wanted =
+            slots.iter().fold(BucketCount::default(), |sum, slot| sum + BucketCount::one(B::tag(slot)));
+        let mut taken = self.memory.places.take_up_to(wanted);
+        if taken != wanted {
+            self.without_place += wanted.total() - taken.total();
+            slots.retain(|slot| taken.take(B::tag(slot)));
+        }
+        let Memory { shards, entries, .. } = self.memory;
+        let mut tables = shards.lock(self.number);
+        B::table_mut(&mut tables).load(slots);
+        entries.count(B::table_mut(&mut tables).take_entry_delta());
+        shards.publish_location::<B>(self.number, &mut tables);
+    }
+
+    fn is_needed(&self, expires_at: Timestamp) -> bool {
+        expires_at > self.now || self.former.dropped_at(expires_at) > self.now
     }
 }

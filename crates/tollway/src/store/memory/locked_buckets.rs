@@ -185,6 +185,16 @@ impl<'a> LockedBuckets<'a> {
         })
     }
 
+    /// Notes that there was no room for a new bucket. Returns false.
+    pub(super) fn lack_room<B: HasTable>(&mut self, hash: BucketHash) -> bool {
+        if B::GROWS && self.entries_full {
+            self.lacked_entries = true;
+        } else {
+            self.lacked += BucketCount::one(hash.tag());
+        }
+        false
+    }
+
     fn find_room<B: HasTable>(
         &mut self,
         hash: BucketHash,

@@ -10,7 +10,7 @@ use crate::hash::BucketHash;
 use crate::rates::{RateSubject, RateUpdate};
 
 /// The fingerprint of keys, which have no limit.
-const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
+pub(super) const KEY_FINGERPRINT: u64 = u64::from_le_bytes(*b"text key");
 
 impl Memory {
     /// Returns the hash of a key.

@@ -12,7 +12,7 @@ use super::{FULL_RETRY_AFTER, Memory, StoreFull};
 use crate::hash::{BucketHash, HashKey};
 
 /// The fingerprint that is used for the logs of rules, which have no limit.
-const LOG_FINGERPRINT: u64 = u64::from_le_bytes(*b"rule log");
+pub(super) const LOG_FINGERPRINT: u64 = u64::from_le_bytes(*b"rule log");
 
 /// The logs of a bill's rules.
 pub(super) struct BillLogs<'a> {

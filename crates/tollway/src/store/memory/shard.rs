@@ -16,11 +16,15 @@ use tollway_core::algorithm::{
 use tollway_core::{FormerBuckets, Timestamp};
 
 pub(super) use self::hot_bucket::HotBucket;
+#[cfg(feature = "journal")]
+use super::changes::LastChanges;
+#[cfg(feature = "journal")]
+use super::journaled::LoadedShard;
 use super::slot::StoredBucket;
 use super::table::{GROUP, SweepResult, Table};
 use crate::hash::{BucketHash, Tag};
 #[cfg(feature = "journal")]
-use crate::journal::BlockEncoder;
+use crate::journal::{AnyState, BlockEncoder};
 use crate::prefetch::prefetch;
 
 /// All shards of a store. Their number is a power of two.
@@ -72,18 +76,45 @@ pub(super) trait HasTable: StoredBucket {
     fn table(tables: &Tables) -> &Table<Self>;
 
     fn table_mut(tables: &mut Tables) -> &mut Table<Self>;
+
+    #[cfg(feature = "journal")]
+    fn list_mut(lists: &mut SlotLists) -> &mut Vec<Self::Slot>;
 }
 
 /// Makes the tables of a shard from their list.
 macro_rules! tables {
     ($($index:literal $bucket:ty: $table:ident;)*) => {
         /// The tables that a shard has, one for each algorithm.
+        ///
+        /// The fields have this order in memory: those that a request for a token bucket reads are behind the lock, on
+        /// its cache line and the next one.
         #[derive(Debug)]
+        #[repr(C)]
         pub(super) struct Tables {
-            $($table: Table<$bucket>,)*
-            sweep: SweepPosition,
             /// The token bucket that the last single request used.
             last_used: Tag,
+            $($table: Table<$bucket>,)*
+            sweep: SweepPosition,
+        }
+
+        /// Lists of slots, one for each table of a shard.
+        #[cfg(feature = "journal")]
+        #[derive(Default)]
+        pub(super) struct SlotLists {
+            $($table: Vec<<$bucket as StoredBucket>::Slot>,)*
+        }
+
+        #[cfg(feature = "journal")]
+        impl SlotLists {
+            /// Returns the number of slots in all lists.
+            pub(super) fn len(&self) -> usize {
+                0 $(+ self.$table.len())*
+            }
+
+            /// Passes each list to its table. The lists are empty afterwards.
+            pub(super) fn load_into(&mut self, shard: &mut LoadedShard<'_>) {
+                $(shard.load::<$bucket>(std::mem::take(&mut self.$table));)*
+            }
         }
 
         const TABLES: usize = [$($index),*].len();
@@ -100,6 +131,12 @@ macro_rules! tables {
             fn table_mut(tables: &mut Tables) -> &mut Table<Self> {
                 &mut tables.$table
             }
+
+            #[inline]
+            #[cfg(feature = "journal")]
+            fn list_mut(lists: &mut SlotLists) -> &mut Vec<Self::Slot> {
+                &mut lists.$table
+            }
         })*
 
         impl Tables {
@@ -112,19 +149,23 @@ macro_rules! tables {
                 $(self.$table.is_empty())&&*
             }
 
-            /// Returns whether buckets have changed since a journal last looked.
+            /// Exchanges the lists of changes for empty ones.
             #[cfg(feature = "journal")]
-            pub(super) fn have_changes(&mut self) -> bool {
-                $(!self.$table.changes().is_empty())||*
+            pub(super) fn swap_changes(&mut self, empty: &mut SlotLists) {
+                $(if !self.$table.changes().is_empty() {
+                    self.$table.changes().swap(&mut empty.$table);
+                })*
             }
 
-            /// Begins to keep lists of the buckets that change, or ends them.
+            /// Begins to keep lists of changes, or ends them.
             #[cfg(feature = "journal")]
             pub(super) fn set_journaled(&mut self, journaled: bool) {
-                let mut tags = Vec::new();
+                let mut changes = SlotLists::default();
+                self.swap_changes(&mut changes);
                 $(
-                    self.$table.changes().swap(&mut tags);
-                    tags.drain(..).for_each(|tag| _ = self.$table.unmark(tag));
+                    for slot in changes.$table {
+                        self.$table.unmark(<$bucket>::tag(&slot).unmarked());
+                    }
                     self.$table.changes().turn(journaled);
                 )*
             }
@@ -153,16 +194,28 @@ macro_rules! tables {
         }
 
         impl Shards {
-            /// Passes the changed buckets of a shard to a journal.
+            /// Passes changes of a shard to a journal, and leaves the lists empty.
             #[cfg(feature = "journal")]
-            pub(super) fn collect_changed(&self, number: usize, out: &mut BlockEncoder, tags: &mut Vec<Tag>) {
-                $(self.collect_changed_in::<$bucket>(number, out, tags);)*
+            pub(super) fn encode_changes(
+                &self,
+                number: usize,
+                changes: &mut SlotLists,
+                last: &mut LastChanges,
+                out: &mut BlockEncoder,
+            ) {
+                $(self.encode_changes_of::<$bucket>(number, &mut changes.$table, last, out);)*
             }
 
             /// Passes all buckets of a shard to a journal.
             #[cfg(feature = "journal")]
             pub(super) fn collect_all(&self, number: usize, out: &mut BlockEncoder) {
                 $(self.collect_all_in::<$bucket>(number, out);)*
+            }
+
+            /// Passes all buckets of a shard to `visit`.
+            #[cfg(feature = "journal")]
+            pub(super) fn visit_all(&self, number: usize, visit: &mut dyn FnMut(Tag, AnyState)) {
+                $(self.visit_all_in::<$bucket>(number, visit);)*
             }
 
             /// Updates the published locations of a shard's tables, after buckets were dropped.
@@ -284,12 +337,6 @@ impl Shards {
         for offset in (0..GROUP * size_of::<B::Slot>()).step_by(CACHE_LINE) {
             prefetch(first.wrapping_add(offset));
         }
-    }
-
-    /// Starts to fetch the cache lines of a bucket of this shard.
-    #[cfg(feature = "journal")]
-    pub(super) fn prefetch_tag<B: HasTable>(&self, number: usize, tag: Tag) {
-        prefetch(self.locations[B::TABLE_INDEX][number].home::<B>(tag));
     }
 
     /// Starts to fetch the lock of the shard of `hash`. Do not use it for a lock that is taken immediately afterwards:

@@ -23,7 +23,7 @@ use crate::hash::Tag;
 /// A bucket that can be kept in the slots of a table. An empty slot is the default one, and has the tag [`Tag::NONE`].
 pub(super) trait StoredBucket: Bucket + 'static {
     /// The slot that keeps a bucket and its tag.
-    type Slot: Default;
+    type Slot: Default + Send;
     /// A bucket that is read from a slot.
     type Ref<'s>: Deref<Target = Self>;
     /// A piece of memory for [`CHUNK_SLOTS`](Self::CHUNK_SLOTS) slots.
@@ -35,14 +35,22 @@ pub(super) trait StoredBucket: Bucket + 'static {
 
     fn tag(slot: &Self::Slot) -> Tag;
 
+    /// Returns what a list of changes gets for a bucket that has changed; `None` if the list has it already.
+    #[cfg(feature = "journal")]
+    fn to_change(slot: &mut Self::Slot) -> Option<Self::Slot>;
+
     #[cfg(feature = "journal")]
     fn set_tag(slot: &mut Self::Slot, tag: Tag);
 
     fn read(slot: &Self::Slot) -> Self::Ref<'_>;
 
-    /// Changes the bucket of a slot. The slot is written only if its bucket is another one afterwards: a denied request
-    /// leaves the cache line as it is.
-    fn change<T>(slot: &mut Self::Slot, change: impl FnOnce(&mut Self) -> T) -> T;
+    /// Changes the bucket of a slot. The slot is written only if its bucket is another one afterwards, and then passed
+    /// to `changed`: a denied request leaves the cache line as it is.
+    fn change<T>(
+        slot: &mut Self::Slot,
+        change: impl FnOnce(&mut Self) -> T,
+        changed: impl FnOnce(&mut Self::Slot),
+    ) -> T;
 
     /// Returns a chunk whose slots are all empty.
     fn take_chunk() -> Self::Chunk;
@@ -98,6 +106,12 @@ macro_rules! packed {
 
             #[inline]
             #[cfg(feature = "journal")]
+            fn to_change(slot: &mut Self::Slot) -> Option<Self::Slot> {
+                Some(*slot)
+            }
+
+            #[inline]
+            #[cfg(feature = "journal")]
             fn set_tag(slot: &mut Self::Slot, tag: Tag) {
                 slot[0] = tag.to_word();
             }
@@ -109,12 +123,17 @@ macro_rules! packed {
             }
 
             #[inline]
-            fn change<T>(slot: &mut Self::Slot, change: impl FnOnce(&mut Self) -> T) -> T {
+            fn change<T>(
+                slot: &mut Self::Slot,
+                change: impl FnOnce(&mut Self) -> T,
+                changed: impl FnOnce(&mut Self::Slot),
+            ) -> T {
                 let Unpacked(mut bucket) = Self::read(slot);
                 let outcome = change(&mut bucket);
-                let changed = bucket.slot(Self::tag(slot));
-                if *slot != changed {
-                    *slot = changed;
+                let after = bucket.slot(Self::tag(slot));
+                if *slot != after {
+                    *slot = after;
+                    changed(slot);
                 }
                 outcome
             }
@@ -190,6 +209,14 @@ impl StoredBucket for SlidingLogState {
         slot.tag
     }
 
+    /// A log can be long, so it is marked and read again when it is written.
+    #[cfg(feature = "journal")]
+    fn to_change(slot: &mut LogSlot) -> Option<LogSlot> {
+        let tag = slot.tag;
+        slot.tag = tag.marked();
+        (!tag.is_marked()).then(|| LogSlot { tag, log: Self::default() })
+    }
+
     #[inline]
     #[cfg(feature = "journal")]
     fn set_tag(slot: &mut LogSlot, tag: Tag) {
@@ -202,8 +229,14 @@ impl StoredBucket for SlidingLogState {
     }
 
     #[inline]
-    fn change<T>(slot: &mut LogSlot, change: impl FnOnce(&mut Self) -> T) -> T {
-        change(&mut slot.log)
+    fn change<T>(
+        slot: &mut LogSlot,
+        change: impl FnOnce(&mut Self) -> T,
+        changed: impl FnOnce(&mut LogSlot),
+    ) -> T {
+        let outcome = change(&mut slot.log);
+        changed(slot);
+        outcome
     }
 
     fn take_chunk() -> Box<[LogSlot]> {

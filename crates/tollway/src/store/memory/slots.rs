@@ -8,11 +8,12 @@ use super::table::GROUP;
 /// The number of slots up to which a table is one allocation of just that size.
 const SMALL_MAX: usize = 128;
 
+#[repr(C)]
 pub(super) struct Slots<B: StoredBucket> {
-    len: usize,
+    chunks: Vec<B::Chunk>,
     /// The slots while there are few of them. The list of chunks is empty then.
     small: Vec<B::Slot>,
-    chunks: Vec<B::Chunk>,
+    len: usize,
 }
 
 impl<B: StoredBucket> Slots<B> {

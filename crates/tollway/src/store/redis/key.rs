@@ -1,30 +1,19 @@
-//! The names of buckets in Redis: a person can read them, and no two buckets share one.
+//! The keys of buckets in Redis: the namespace of the store, and the [name](crate::store::bucket_name) of the bucket.
 //!
 //! ```text
-//! tollway:NewOrdersPerAccount:12345678     an id under a limit, or under the number that stands for its name
-//! tollway:text/ws ip=10.0.0.1              a key of the text protocol, as rewritten
-//! tollway:throttr/alice/uploads            a consumer and a resource
-//! tollway:smockron/web/10.0.0.1            an identifier of a domain
-//! tollway:rule/shop:upload:user:vova       the log of a rule, in a namespace, under a key, of a selector's value
-//! tollway:Login:%sha256:9F86D081…          an id of more than 512 bytes: its digest
+//! tollway:NewOrdersPerAccount:12345678
 //! ```
-//!
-//! A limit's name has neither `:` nor `/` in it, so the first of them tells the kind. Bytes that a terminal would not
-//! show, `%` itself and braces are written `%7B`: a brace would let the sender of an id choose the slot of a Cluster,
-//! and so aim at one node. No escaped byte begins with `%s`, so an id cannot have the name of a digest.
 
 use std::fmt::Write;
 
 use tollway_core::{Domain, Limit};
 
+use crate::store::bucket_name::{
+    DIGEST, DOMAIN, ID_MAX, PAIR, RULE, TEXT, escape, push_hex, unescape, unescaped,
+};
+
 /// The number of slots of a Cluster.
 const SLOTS: u16 = 16_384;
-
-/// The longest id that is in a key as it is. Redis keeps every key in memory, and a client chooses the id.
-const ID_MAX: usize = 512;
-
-/// The text before the digest of a longer id.
-const DIGEST: &[u8] = b"%sha256:";
 
 /// Makes the names of one store's buckets.
 #[derive(Clone, Debug)]
@@ -46,14 +35,14 @@ impl Namespace {
 
     /// Returns the key of a key of the text protocol.
     pub(super) fn of_text(&self, text: &[u8]) -> Vec<u8> {
-        let mut key = [&self.prefix, &b"text/"[..]].concat();
+        let mut key = [&*self.prefix, TEXT].concat();
         push_id(text, &mut key);
         key
     }
 
     /// Returns the key of Throttr's pair: two lengths, and then as many bytes of consumer and of resource.
     pub(super) fn of_pair(&self, pair: &[u8]) -> Vec<u8> {
-        let mut key = [&self.prefix, &b"throttr/"[..]].concat();
+        let mut key = [&*self.prefix, PAIR].concat();
         let (consumer, resource) = match pair {
             [consumer, _, both @ ..] if usize::from(*consumer) <= both.len() => {
                 both.split_at(usize::from(*consumer))
@@ -68,7 +57,7 @@ impl Namespace {
 
     /// Returns the key of a rule's log. Its name can be printed and has no brace, so that it is not escaped again.
     pub(super) fn of_rule(&self, name: &str) -> Vec<u8> {
-        let mut key = [&self.prefix, &b"rule/"[..]].concat();
+        let mut key = [&*self.prefix, RULE].concat();
         if name.len() <= ID_MAX {
             key.extend(name.bytes())
         } else {
@@ -86,16 +75,8 @@ impl Namespace {
 
     /// Returns the identifier that a key of the domain was made from; `None` if the key has only its digest.
     pub(super) fn identifier(&self, domain: &Domain, key: &[u8]) -> Option<Vec<u8>> {
-        let mut rest = key.strip_prefix(&*self.of_domain(domain))?;
-        if rest.starts_with(DIGEST) {
-            return None;
-        }
-        let mut identifier = Vec::with_capacity(rest.len());
-        while let Some((byte, after)) = unescaped(rest) {
-            identifier.push(byte);
-            rest = after;
-        }
-        Some(identifier)
+        let rest = key.strip_prefix(&*self.of_domain(domain))?;
+        (!rest.starts_with(DIGEST)).then(|| unescape(rest))
     }
 
     /// Returns a pattern for `SCAN` that only the buckets of this domain match.
@@ -104,7 +85,7 @@ impl Namespace {
     }
 
     fn of_domain(&self, domain: &Domain) -> Vec<u8> {
-        let mut key = [&self.prefix, &b"smockron/"[..]].concat();
+        let mut key = [&*self.prefix, DOMAIN].concat();
         escape(domain.name().as_bytes(), b"/", &mut key);
         key.push(b'/');
         key
@@ -130,6 +111,18 @@ fn pattern_of(prefix: Vec<u8>) -> Vec<u8> {
 }
 
 impl Namespace {
+    /// Returns the key of the bucket that has this name.
+    #[cfg(feature = "journal")]
+    pub(super) fn of_name(&self, name: &[u8]) -> Vec<u8> {
+        [&*self.prefix, name].concat()
+    }
+
+    /// Returns the name of the bucket that has this key.
+    #[cfg(feature = "journal")]
+    pub(super) fn name<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.strip_prefix(&*self.prefix)
+    }
+
     /// Returns a key as people read it: without the namespace, and unescaped where that can be printed.
     pub(super) fn readable(&self, key: &[u8]) -> String {
         let mut rest = key.strip_prefix(&*self.prefix).unwrap_or(key);
@@ -176,43 +169,6 @@ fn push_digest(bytes: &[u8], key: &mut Vec<u8>) {
     key.extend(DIGEST);
     for byte in ring::digest::digest(&ring::digest::SHA256, bytes).as_ref() {
         push_hex(*byte, key);
-    }
-}
-
-fn push_hex(byte: u8, key: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    key.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-}
-
-fn escape(bytes: &[u8], separators: &[u8], key: &mut Vec<u8>) {
-    for byte in bytes {
-        let plain = *byte == b' ' || byte.is_ascii_graphic();
-        if plain && !b"%{}".contains(byte) && !separators.contains(byte) {
-            key.push(*byte);
-        } else {
-            key.push(b'%');
-            push_hex(*byte, key);
-        }
-    }
-}
-
-/// Returns the byte that `escape` has written first, and the rest.
-fn unescaped(text: &[u8]) -> Option<(u8, &[u8])> {
-    let (first, after) = text.split_first()?;
-    Some(match (first, after) {
-        (b'%', [high, low, rest @ ..]) => match (digit(*high), digit(*low)) {
-            (Some(high), Some(low)) => (high << 4 | low, rest),
-            _ => (*first, after),
-        },
-        _ => (*first, after),
-    })
-}
-
-fn digit(hexadecimal: u8) -> Option<u8> {
-    match hexadecimal {
-        b'0'..=b'9' => Some(hexadecimal - b'0'),
-        b'A'..=b'F' => Some(hexadecimal - b'A' + 10),
-        _ => None,
     }
 }
 

@@ -59,6 +59,15 @@ pub(super) static REPORT_WINDOW: LazyLock<Script> =
 pub(super) static REPORT_GCRA: LazyLock<Script> =
     LazyLock::new(|| Script::new(lua!("number", "clock", "report_gcra").to_owned()));
 
+/// Reads one bucket whole.
+#[cfg(feature = "journal")]
+pub(super) static READ_BUCKET: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "read_bucket").to_owned()));
+/// Replaces one bucket, unless it has changed since it was read.
+#[cfg(feature = "journal")]
+pub(super) static REPLACE_BUCKET: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lua!("number", "clock", "replace_bucket").to_owned()));
+
 /// Returns the script for a bill with these algorithms, and with rules or without.
 pub(super) fn settle<'a>(
     algorithms: impl Iterator<Item = &'a Algorithm>,

@@ -9,6 +9,7 @@ use tollway_core::{Algorithm, Decision, Nanos, Refund, Timestamp};
 
 use super::StoreError;
 use super::reply::{ScriptReply, digits_of, number, unexpected};
+use crate::store::written_token_bucket::WrittenTokenBucket;
 
 /// A bucket as a script found it, and the numbers of its limit. A bucket that is missing or malformed was never used.
 pub(super) enum FoundBucket<'a> {
@@ -25,7 +26,7 @@ impl<'a> FoundBucket<'a> {
     pub(super) fn read(algorithm: &'a Algorithm, found: Value, now: Timestamp) -> Result<Self, StoreError> {
         Ok(match algorithm {
             Algorithm::TokenBucket(limit) => {
-                let bucket = read(&found, |text| token_bucket(text, limit, now))?;
+                let bucket = read(&found, |text| Some(written_token_bucket(text)?.under(limit, now)))?;
                 Self::TokenBucket(bucket, limit)
             }
             Algorithm::SlidingLog(limit) => Self::SlidingLog(log_summary(found)?, limit),
@@ -74,24 +75,17 @@ pub(super) fn read<B: Default>(found: &Value, parse: impl Fn(&[u8]) -> Option<B>
     }
 }
 
-/// Parses `1700000000000000000 100000000`: when it is full, and the interval that this was written under. A bucket of
-/// another interval is converted. If more had been used than it could hold when it was converted before (`!`), it is
-/// empty then. A bucket whose numbers came with the request has no interval, as version 0.1 wrote none: it is taken as
-/// it is.
-fn token_bucket(text: &[u8], limit: &TokenBucket, now: Timestamp) -> Option<TokenBucketState> {
+/// Parses `1700000000000000000 100000000`: when it is full, and the interval that this was written under, with a `!` if
+/// more had been used than it could hold. A bucket whose numbers came with the request has no interval, as version 0.1
+/// wrote none.
+pub(super) fn written_token_bucket(text: &[u8]) -> Option<WrittenTokenBucket> {
     let mut words = text.split(|byte| *byte == b' ');
-    let bucket = TokenBucketState::full_at(Timestamp::from_nanos(digits_of(words.next()?)?));
-    let Some(interval) = words.next().filter(|_| !limit.is_inline()) else { return Some(bucket) };
-    let (interval, overdrawn) = match interval.strip_suffix(b"!") {
-        Some(interval) => (Nanos::new(digits_of(interval)?), true),
-        None => (Nanos::new(digits_of(interval)?), false),
+    let full_at = Timestamp::from_nanos(digits_of(words.next()?)?);
+    let Some(interval) = words.next().filter(|interval| !interval.is_empty()) else {
+        return Some(WrittenTokenBucket { full_at, interval: None, overdrawn: false });
     };
-    let empty = overdrawn && interval != limit.emission_interval() && bucket.expires_at() > now;
-    Some(if empty {
-        TokenBucketState::full_at(now + limit.fill_time())
-    } else {
-        bucket.converted(interval, limit, now)
-    })
+    let (digits, overdrawn) = interval.strip_suffix(b"!").map_or((interval, false), |digits| (digits, true));
+    Some(WrittenTokenBucket { full_at, interval: Some(Nanos::new(digits_of(digits)?)), overdrawn })
 }
 
 /// Parses `r1700000000000000000 2.5 1700000000000000000`.
@@ -111,20 +105,20 @@ pub(super) fn quota(text: &[u8]) -> Option<QuotaState> {
 }
 
 /// Parses `f3 1700000000000000000`.
-fn fixed_window(text: &[u8]) -> Option<FixedWindowState> {
+pub(super) fn fixed_window(text: &[u8]) -> Option<FixedWindowState> {
     let [used, ends_at] = words(text.strip_prefix(b"f")?)?;
     Some(FixedWindowState::until(Timestamp::from_nanos(digits_of(ends_at)?), digits_of(used)?))
 }
 
 /// Parses `s1700000000000000000 68719476736 3 8`.
-fn sliding_window(text: &[u8]) -> Option<SlidingWindowState> {
+pub(super) fn sliding_window(text: &[u8]) -> Option<SlidingWindowState> {
     let [ends_at, kept, current, previous] = words(text.strip_prefix(b"s")?)?;
     let (ends_at, kept) = (Timestamp::from_nanos(digits_of(ends_at)?), Nanos::new(digits_of(kept)?));
     Some(SlidingWindowState::until(ends_at, digits_of(current)?, digits_of(previous)?, kept))
 }
 
 /// Splits a text into exactly so many words.
-fn words<const N: usize>(text: &[u8]) -> Option<[&[u8]; N]> {
+pub(super) fn words<const N: usize>(text: &[u8]) -> Option<[&[u8]; N]> {
     let mut words = text.split(|byte| *byte == b' ');
     let mut all = [&b""[..]; N];
     for word in &mut all {

@@ -23,6 +23,15 @@ impl Capacity {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok().map(|before| before + 1)
     }
 
+    /// Takes as many of these places as there are. Returns how many it took.
+    #[cfg(feature = "journal")]
+    pub(crate) fn take_up_to(&self, places: usize) -> usize {
+        let some = |taken: usize| Some(taken + places.min(self.max.saturating_sub(taken)));
+        let before = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, some);
+        let before = before.unwrap_or_else(|taken| taken);
+        places.min(self.max.saturating_sub(before))
+    }
+
     /// Takes places that are in use already, even if there are not so many.
     pub(crate) fn take_above(&self, places: usize) {
         if places > 0 {
