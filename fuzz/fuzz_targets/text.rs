@@ -1,19 +1,16 @@
-//! Checks that any datagram is ignored or is a message that reads back as it was written, and that replies do, too.
+//! Checks that any datagram is ignored or is a message that reads back as it was written and has a reply within bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tollway_wire::text::{
-    CheckKey, DATAGRAM_MAX, KeyStats, OverLimit, ReceivedReply, TextCommand, TextReply, TextRequest, decode,
-    decode_reply, encode,
+    CheckKey, DATAGRAM_MAX, KeyStats, OverLimit, TextCommand, TextReply, TextRequest, decode, decode_reply,
+    encode,
 };
 
 fuzz_target!(|datagram: &[u8]| {
     if let Some(message) = decode(datagram) {
         read_again(&message);
         answered(&message);
-    }
-    if let Some((id, answer)) = decode_reply(datagram) {
-        answered_again(id, answer);
     }
 });
 
@@ -61,28 +58,5 @@ fn keys(message: &TextRequest<'_>) -> [Vec<u8>; 3] {
             key
         }),
         TextCommand::GetSize | TextCommand::Ping => Default::default(),
-    }
-}
-
-/// Checks that a reply that was read is one that a server could have sent: encoded, it reads back the same.
-fn answered_again(id: Option<&[u8]>, answer: ReceivedReply<'_>) {
-    let reply = match answer {
-        ReceivedReply::OverLimit(over_limit) => TextReply::OverLimit(over_limit),
-        ReceivedReply::Stats { stats, key } => TextReply::Stats { stats, key },
-        ReceivedReply::Size { keys } => TextReply::Size { keys },
-        ReceivedReply::Pong => TextReply::Pong,
-        ReceivedReply::CheckLimit { .. } => return,
-    };
-    let mut out = Vec::new();
-    encode(id, &reply, &mut out);
-    if out.len() == DATAGRAM_MAX {
-        return;
-    }
-    match (decode_reply(&out).expect("a reply we wrote"), answer) {
-        // One decimal is kept of a rate and a limit.
-        ((again, ReceivedReply::OverLimit(one)), ReceivedReply::OverLimit(other)) => {
-            assert_eq!((again, one.over, one.period), (id, other.over, other.period));
-        }
-        (again, answer) => assert_eq!(again, (id, answer)),
     }
 }

@@ -14,9 +14,9 @@ use crate::setup::{self, Program};
 use crate::step::{Steps, cargo, target};
 
 /// The names of all benchmarks, as the command line takes them.
-pub(crate) const NAMES: [&str; 13] = [
-    "core", "http", "tls", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "watch", "python",
-    "build",
+pub(crate) const NAMES: [&str; 14] = [
+    "core", "http", "tls", "gates", "resp", "smockron", "rls", "guard", "redis", "tower", "watch", "journal",
+    "python", "build",
 ];
 
 /// The programs that the HTTP benchmark needs: a peer, a load generator, and what another peer is built with.
@@ -90,7 +90,7 @@ pub(crate) fn run(steps: &mut Steps, name: &str, arguments: &[String]) -> Result
             setup::install(steps, RLS_PROGRAMS)?;
             bench.arg(tollway(steps)?).arg(rls_peers(steps)?).arg(throttlecrab(steps)?)
         }
-        "watch" => bench.arg(gates_server(steps)?),
+        "watch" | "journal" => bench.arg(gates_server(steps)?),
         "guard" | "tls" => {
             setup::install(steps, GUARD_PROGRAMS)?;
             bench.arg(tollway(steps)?)

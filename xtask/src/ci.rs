@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::step::{Steps, cargo, target};
-use crate::{features, test};
+use crate::{features, instructions, test};
 
 /// Runs all checks, the cheapest first, so that a mistake is found early.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
@@ -21,6 +21,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     test::run(steps, &[])?;
     let simulate = "run --quiet --locked --package tollway-simulator -- --seeds 20 --seconds 20000";
     steps.run("simulate", &mut cargo(simulate))?;
+    instructions::run(steps, false)?;
     let mut doc = cargo("doc --workspace --no-deps --locked");
     steps.run("document", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     steps.take("leave no trace", "git status, as it was before", || match changes()? {

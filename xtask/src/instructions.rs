@@ -24,7 +24,7 @@ const BASELINE: &str = "bench/instructions/baseline.txt";
 const RISE_MAX: f64 = 0.03;
 /// Paths that are printed and not judged: a timer of the server sweeps its store meanwhile, so the counts depend on how
 /// long the run takes.
-const UNSTEADY: &[&str] = &["text", "throttr", "resp-cl-throttle"];
+const UNSTEADY: &[&str] = &["text", "throttr", "resp-cl-throttle", "http-spend"];
 /// The functions of a path that the baseline names: those that take at least this share of it.
 const NAMED_SHARE: f64 = 0.02;
 

@@ -9,6 +9,12 @@
 //! cargo xtask instructions  the instructions of the hot paths, beside those of the last change
 //! cargo xtask simulate      many seeds of the simulator, which tries to break what the limits promise
 //! cargo xtask soak          a fleet of real processes under load, for a minute
+//! cargo xtask fuzz          arbitrary bytes for everything that reads some
+//! cargo xtask coverage      the lines of the codecs that their tests run
+//! cargo xtask mutants       code that is broken on purpose, which a test must notice
+//! cargo xtask miri          the tests around the unsafe code, interpreted
+//! cargo xtask deb           a Debian package with a systemd service, which is checked
+//! cargo xtask faults        a full disk, a cut network and the like, under real servers
 //! cargo xtask kill          kill -9 of a server under load, a hundred times
 //! ```
 //!
@@ -19,10 +25,16 @@ mod advisories;
 mod bench;
 mod build_cost;
 mod ci;
+mod coverage;
+mod deb;
+mod faults;
 mod features;
+mod fuzz;
 mod instructions;
 mod kill;
 mod macos;
+mod miri;
+mod mutants;
 mod python;
 mod report;
 mod setup;
@@ -103,13 +115,63 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
-    /// Compare the bounds of the sketch of who is busy with exact counts, in a million random streams
-    Sketch,
+    /// Compare the bounds of the sketch of who is busy with exact counts, in random streams
+    Sketch {
+        /// The number of streams; a million take some minutes
+        #[arg(long, default_value_t = 1_000_000)]
+        streams: u64,
+        /// The seed of the streams; those of another seed are other ones
+        #[arg(long, default_value_t = 6)]
+        seed: u64,
+    },
     /// Try to break what the limits promise, in a simulated world; exits 1 if a seed does
     Simulate {
         /// Arguments for the simulator: `--seeds`, `--seconds`, `--seed`, `--plant`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Feed arbitrary bytes to everything that reads some; exits 1 with the command that repeats a finding
+    #[command(after_help = fuzz::AFTER_HELP)]
+    Fuzz {
+        /// The time that all targets take together, without building them
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+        minutes: u16,
+        /// The number of inputs after which a target ends, even if it has time left
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        inputs: Option<u64>,
+        /// The number of targets that run at a time (default: one for each core)
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        jobs: Option<u16>,
+        /// The targets to run (default: all of them)
+        targets: Vec<String>,
+    },
+    /// Measure how many lines of the codecs their tests run; exits 1 below 95 %
+    #[command(after_help = coverage::AFTER_HELP)]
+    Coverage {
+        /// The number of files to list, those with the least covered lines first
+        #[arg(long, default_value_t = 10)]
+        least: usize,
+    },
+    /// Break the code in one place at a time, and check that a test notices; exits 1 if none does
+    #[command(after_help = mutants::AFTER_HELP)]
+    Mutants {
+        /// The part whose code is changed
+        part: mutants::Part,
+        /// The part of the mutants to test, such as `0/20`: the first of twenty
+        #[arg(long, value_name = "K/N")]
+        shard: Option<String>,
+        /// The files to change, by a pattern such as `**/algorithm/*` (default: all of the part)
+        #[arg(long = "file", value_name = "GLOB")]
+        files: Vec<String>,
+    },
+    /// Run the tests around the `unsafe` code under Miri; exits 3 where Miri cannot be installed
+    #[command(after_help = miri::AFTER_HELP)]
+    Miri,
+    /// Build a Debian package with a systemd service, and check it: its files, its unit, and that it serves
+    Deb {
+        /// The binary to package (default: a release build)
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
     },
     /// Kill a server with a journal under load, again and again, and print how much it has lost
     Kill {
@@ -117,11 +179,20 @@ enum Task {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
         kills: u16,
     },
-    /// Run a master and four gatekeepers under load, and print the results
+    /// Break the machine and the network under real servers, and check what they still promise (as root)
+    Faults {
+        /// The faults (default: all of them)
+        #[arg(value_parser = faults::NAMES)]
+        names: Vec<String>,
+    },
+    /// Run a master and four gatekeepers under load, and print the results; or random faults for hours
     Soak {
         /// The length of each run in seconds
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(4..))]
         seconds: u16,
+        /// Run random faults for so many hours instead, with a report each minute (as root)
+        #[arg(long, conflicts_with = "seconds")]
+        hours: Option<f64>,
     },
 }
 
@@ -153,14 +224,28 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         Task::Words { paths } => return report::run(&paths).map(|()| ExitCode::SUCCESS),
         Task::Bench { name, arguments } => bench::run(&mut steps, &name, &arguments)?,
         Task::Instructions { bless } => instructions::run(&mut steps, bless)?,
-        Task::Sketch => {
-            let test =
-                "test --locked --release --package tollway-server --lib bounds_hold_for_many_short_streams";
-            steps.run("sketch", step::cargo(test).env("TOLLWAY_STREAMS", "1000000"))?;
+        Task::Sketch { streams, seed } => {
+            let test = "test --locked --release --package tollway-server --lib bounds_hold_for_many_short_streams \
+                        -- --nocapture";
+            let mut test = step::cargo(test);
+            test.env("TOLLWAY_STREAMS", streams.to_string()).env("TOLLWAY_SEED", seed.to_string());
+            steps.run("sketch", &mut test)?;
         }
         Task::Simulate { arguments } => simulate::run(&mut steps, &arguments)?,
+        Task::Fuzz { minutes, inputs, jobs, targets } => {
+            let jobs = jobs.map_or_else(step::cores, usize::from);
+            code = fuzz::run(&mut steps, minutes, inputs, jobs, &targets)?;
+        }
+        Task::Coverage { least } => code = coverage::run(&mut steps, least)?,
+        Task::Mutants { part, shard, files } => {
+            code = mutants::run(&mut steps, part, shard.as_deref(), &files)?;
+        }
+        Task::Miri => code = miri::run(&mut steps)?,
+        Task::Deb { binary } => deb::run(&mut steps, binary)?,
         Task::Kill { kills } => kill::run(&mut steps, kills)?,
-        Task::Soak { seconds } => soak::run(&mut steps, seconds)?,
+        Task::Faults { names } => faults::run(&mut steps, &names)?,
+        Task::Soak { hours: Some(hours), .. } => soak::run_faults(&mut steps, hours)?,
+        Task::Soak { seconds, hours: None } => soak::run(&mut steps, seconds)?,
     }
     steps.summarize();
     Ok(code)

@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -64,8 +65,23 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(env::current_dir().context("the root is there")?.join(target))
 }
 
+/// Returns the number of cores that this process may use.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns the name of the platform that the compiler runs on, such as `x86_64-unknown-linux-gnu`.
+pub(crate) fn host() -> Result<String> {
+    let output =
+        Command::new("rustc").args(["--print", "host-tuple"]).output().context("cannot start rustc")?;
+    if !output.status.success() {
+        bail!("rustc cannot name its platform: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// Formats a command as it would be typed, with the variables that were set for it.
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}='{}'", name.to_string_lossy(), value?.to_string_lossy()))
     });

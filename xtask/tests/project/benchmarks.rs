@@ -4,7 +4,8 @@ use std::fs;
 
 /// The benchmarks whose results are on the page. `build` only prints.
 const BENCHMARKS: &[&str] = &[
-    "core", "http", "tls", "gates", "watch", "resp", "smockron", "rls", "guard", "redis", "tower", "python",
+    "core", "http", "tls", "gates", "watch", "journal", "resp", "smockron", "rls", "guard", "redis", "tower",
+    "python",
 ];
 
 #[test]
