@@ -3,18 +3,37 @@
 use std::time::Duration;
 
 use tollway::Limiter;
-use tollway::core::algorithm::{FixedWindow, SlidingLog, SlidingWindow, WINDOW_COUNT_MAX};
+use tollway::core::algorithm::{FixedWindow, SlidingLog, SlidingWindow, TokenBucket, WINDOW_COUNT_MAX};
 use tollway_bench::id_stream::Popularity;
 use tollway_bench::rounds::Contestant;
 
 use crate::MILLION;
 use crate::work::{Caller, LIMIT, Outcome, REQUESTS, Streams, filled_limiter};
 
-/// The window of a million ids. It is so short that a bucket is in another one at nearly every request, and a log keeps
-/// few entries.
-const PERIOD: Duration = Duration::from_secs(1);
-/// The window of one id, whose log would otherwise be full after milliseconds.
-const HOT_PERIOD: Duration = Duration::from_micros(100);
+/// The time after which the buckets of a row that were used once are unused again, and a sweep may drop them.
+#[derive(Clone, Copy)]
+struct Lifetime {
+    of_windows: Duration,
+    of_token_buckets: Duration,
+    of_logs: Duration,
+}
+
+/// Every bucket stays in the store: the rows compare decisions, not the making of buckets. Logs are short-lived all
+/// the same, because they would grow from turn to turn.
+const KEPT: Lifetime = Lifetime {
+    of_windows: Duration::from_hours(1_000),
+    of_token_buckets: Duration::from_secs(100),
+    of_logs: Duration::from_secs(1),
+};
+/// Nearly every bucket has expired when it is asked for again, and many were swept.
+const EXPIRING: Lifetime = Lifetime {
+    of_windows: Duration::from_secs(1),
+    of_token_buckets: Duration::from_secs(1),
+    of_logs: Duration::from_secs(1),
+};
+/// The log of one id would otherwise be full after milliseconds.
+const HOT: Lifetime = Lifetime { of_logs: Duration::from_micros(100), ..KEPT };
+
 /// The longest log that is kept here. No period has so many requests of one id.
 const LOG: u64 = 4_096;
 
@@ -25,11 +44,14 @@ pub(crate) fn compare(turns: usize) -> String {
          and\nthe speed relative to the token bucket, turn by turn.\n\n\
          | | token bucket | fixed window | sliding window | sliding log |\n|---|---|---|---|---|\n"
     );
-    for (title, popularity, ids, period) in [
-        ("uniform, 1M ids", Popularity::Uniform, MILLION, PERIOD),
-        ("one id", Popularity::One, 1, HOT_PERIOD),
+    for (title, popularity, ids, lifetime) in [
+        ("uniform, 100k ids", Popularity::Uniform, MILLION / 10, KEPT),
+        ("uniform, 1M ids", Popularity::Uniform, MILLION, KEPT),
+        ("uniform, 10M ids", Popularity::Uniform, 10 * MILLION, KEPT),
+        ("uniform, 1M ids, buckets expire after a second", Popularity::Uniform, MILLION, EXPIRING),
+        ("one id", Popularity::One, 1, HOT),
     ] {
-        let limiters = limiters(ids, period);
+        let limiters = limiters(ids, lifetime);
         let streams = Streams::new(popularity, ids, 1);
         for (way, ask) in
             [("one at a time", Caller::spend_each as Ask), ("64 at a time", Caller::spend_in_batches)]
@@ -53,15 +75,17 @@ pub(crate) fn compare(turns: usize) -> String {
 type Ask = fn(&mut Caller, &[String]) -> usize;
 
 /// Returns a limiter for each algorithm, with a bucket for every id, and with numbers that deny nothing.
-fn limiters(ids: u32, period: Duration) -> [(&'static str, Limiter); 4] {
+fn limiters(ids: u32, lifetime: Lifetime) -> [(&'static str, Limiter); 4] {
     let (burst, _) = Outcome::Allowed.numbers();
-    let fixed = FixedWindow::new(burst.into(), period, Duration::ZERO).expect("numbers in range");
-    let window = SlidingWindow::new(WINDOW_COUNT_MAX, period).expect("numbers in range");
-    let log = SlidingLog::new(LOG, period).expect("numbers in range");
+    let bucket = TokenBucket::new(burst.into(), 1, lifetime.of_token_buckets);
+    let fixed = FixedWindow::new(burst.into(), lifetime.of_windows, Duration::ZERO);
+    let window = SlidingWindow::new(WINDOW_COUNT_MAX, lifetime.of_windows);
+    let log = SlidingLog::new(LOG, lifetime.of_logs);
+    let in_range = "numbers in range";
     [
-        ("token bucket", filled_limiter(Outcome::Allowed.token_bucket(), ids)),
-        ("fixed window", filled_limiter(fixed, ids)),
-        ("sliding window", filled_limiter(window, ids)),
-        ("sliding log", filled_limiter(log, ids)),
+        ("token bucket", filled_limiter(bucket.expect(in_range), ids)),
+        ("fixed window", filled_limiter(fixed.expect(in_range), ids)),
+        ("sliding window", filled_limiter(window.expect(in_range), ids)),
+        ("sliding log", filled_limiter(log.expect(in_range), ids)),
     ]
 }
