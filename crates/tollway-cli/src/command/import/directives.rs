@@ -182,6 +182,48 @@ impl Characters<'_> {
         }
     }
 
+    /// Skips a long string of Lua, such as `[[…]]` or `[==[…]==]`, whose first bracket was taken. It may have lines and
+    /// quotes. Returns false if it is none.
+    fn skip_long_string(&mut self) -> bool {
+        let level = self.skip_equal_signs();
+        if !self.skip_if('[') {
+            return false;
+        }
+        while let Some(character) = self.next() {
+            // The bracket that ends one attempt may begin the next: `]=]]`.
+            let mut is_closing = character == ']';
+            while is_closing {
+                is_closing = false;
+                let found = self.skip_equal_signs();
+                if self.skip_if(']') {
+                    if found == level {
+                        return true;
+                    }
+                    is_closing = true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Skips `=` as long as it is the next character, and returns how often it was.
+    fn skip_equal_signs(&mut self) -> usize {
+        let mut skipped = 0;
+        while self.skip_if('=') {
+            skipped += 1;
+        }
+        skipped
+    }
+
+    /// Skips a character if it is the next one.
+    fn skip_if(&mut self, expected: char) -> bool {
+        let is_next = self.rest.peek() == Some(&expected);
+        if is_next {
+            self.next();
+        }
+        is_next
+    }
+
     /// Skips the code of a block of Lua, whose brace at `at` was taken. Braces in its strings and comments do not
     /// count.
     fn skip_lua(&mut self, at: Position) -> Result<(), ImportError> {
@@ -191,7 +233,13 @@ impl Characters<'_> {
                 '{' => depth += 1,
                 '}' if depth == 1 => return Ok(()),
                 '}' => depth -= 1,
-                '-' if self.rest.peek() == Some(&'-') => self.skip_line(),
+                '-' if self.rest.peek() == Some(&'-') => {
+                    self.next();
+                    if !(self.skip_if('[') && self.skip_long_string()) {
+                        self.skip_line();
+                    }
+                }
+                '[' => _ = self.skip_long_string(),
                 '"' | '\'' => {
                     while let Some(next) = self.next().filter(|next| *next != character) {
                         if next == '\\' {

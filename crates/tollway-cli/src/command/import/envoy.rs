@@ -39,11 +39,43 @@ fn add_all<'a>(
     for descriptor in descriptors {
         path.push(descriptor);
         let at = places.next();
-        if let Some(shown) = &descriptor.shown {
-            add(shown, at, domain, path, imported);
+        match &descriptor.shown {
+            Some(shown) => add(shown, at, domain, path, imported),
+            None if is_exempt(descriptor, descriptors) => {
+                let text = "no rate_limit, so requests that match it have no limit. Ask for no limit";
+                imported.leave_out(at, format!("{}: {text}", place(domain, path)));
+            }
+            None => {}
         }
         add_all(&descriptor.descriptors, domain, places, path, imported);
         path.pop();
+    }
+}
+
+/// Returns whether a descriptor without a limit of its own exempts requests, beside the others at its place: it is a
+/// leaf, or it matches what another one would limit.
+fn is_exempt(descriptor: &Descriptor, beside: &[Descriptor]) -> bool {
+    let is_wider = |other: &Descriptor| {
+        other.key == descriptor.key
+            && other.value != descriptor.value
+            && !descriptor.value.is_empty()
+            && (other.value.is_empty() || other.value.contains('*'))
+    };
+    descriptor.descriptors.is_empty() || beside.iter().any(|other| is_wider(other) && has_limit(other))
+}
+
+fn has_limit(descriptor: &Descriptor) -> bool {
+    descriptor.shown.is_some() || descriptor.descriptors.iter().any(has_limit)
+}
+
+fn place(domain: &str, path: &[&Descriptor]) -> String {
+    format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "))
+}
+
+fn entry(descriptor: &&Descriptor) -> String {
+    match &*descriptor.value {
+        "" => descriptor.key.to_string(),
+        value => format!("{}={value}", descriptor.key),
     }
 }
 
@@ -54,11 +86,7 @@ fn add(
     path: &[&Descriptor],
     imported: &mut Imported,
 ) {
-    let entry = |descriptor: &&Descriptor| match &*descriptor.value {
-        "" => descriptor.key.to_string(),
-        value => format!("{}={value}", descriptor.key),
-    };
-    let place = format!("domain {domain}: {}", path.iter().map(entry).collect::<Vec<_>>().join(", "));
+    let place = place(domain, path);
     let limit = path.last().and_then(|descriptor| descriptor.limit.as_ref());
     let limit = limit.and_then(|limit| Some((limit, limit.default_algorithm()?, shown.rate?)));
     if limit.is_none() {
@@ -268,6 +296,33 @@ descriptors:
             "7:5: domain a: v: unlimited with shadow_mode and quota_mode. Ask for no limit",
         ];
         assert_eq!(left_out, expected);
+    }
+
+    #[test]
+    fn descriptors_without_a_limit_are_listed() {
+        let (limits, left_out) = imported(
+            "domain: a
+descriptors:
+  - { key: user, value: admin }
+  - { key: user, rate_limit: { unit: minute, requests_per_unit: 5 } }
+  - key: user
+    value: bot
+    descriptors:
+      - { key: path, rate_limit: { unit: minute, requests_per_unit: 1 } }
+      - { key: path, value: /health }
+  - key: tree
+    descriptors: [{ key: leaf }]
+",
+        );
+        assert_eq!(limits.iter().filter(|line| !line.starts_with('#')).count(), 2, "{limits:?}");
+        let places = [
+            "3:5: domain a: user=admin",
+            "5:5: domain a: user=bot",
+            "9:9: domain a: user=bot, path=/health",
+            "11:19: domain a: tree, leaf",
+        ];
+        let why = "no rate_limit, so requests that match it have no limit. Ask for no limit";
+        assert_eq!(left_out, places.map(|place| format!("{place}: {why}")));
     }
 
     #[test]

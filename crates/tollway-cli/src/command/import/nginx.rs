@@ -82,12 +82,13 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
         errors.sort_by_key(|error| error.at);
         return Err(errors);
     }
+    leave_out_of_zones(&zones, &mut imported);
     for missing in uses.iter().filter(|used| zones.iter().all(|zone| zone.name != used.zone)) {
         let text = format!("limit_req zone={}: no limit_req_zone of this file defines it", missing.zone);
         imported.leave_out(missing.zone_at, text);
     }
     for directive in &directives {
-        if let Some(text) = left_out(directive, &zones) {
+        if let Some(text) = left_out(directive, &zones, &directives) {
             imported.leave_out(directive.at(), text);
         }
     }
@@ -267,6 +268,33 @@ fn add_zone(zone: &Zone<'_>, uses: &[Use<'_>], imported: &mut Imported) -> Resul
     Ok(())
 }
 
+/// Lists once, and not for each zone, what no zone becomes.
+fn leave_out_of_zones(zones: &[Zone<'_>], imported: &mut Imported) {
+    let Some(first) = zones.first() else { return };
+    let names = zone_names(zones);
+    let text = format!(
+        "the size of {names}: max_buckets bounds all limits together; a full store denies new ids (on_full) where \
+         nginx forgets old ones"
+    );
+    imported.leave_out(first.at, text);
+    let keyed = || zones.iter().filter(|zone| !zone.is_of_addresses());
+    if let Some(first) = keyed().next() {
+        let names = zone_names(keyed());
+        let text =
+            format!("{names}: nginx does not limit requests whose key is empty, here they are an error");
+        imported.leave_out(first.at, text);
+    }
+}
+
+/// Returns `zone login`, or `zones login, api and search`.
+fn zone_names<'z, 'a: 'z>(zones: impl IntoIterator<Item = &'z Zone<'a>>) -> String {
+    let mut names: Vec<_> = zones.into_iter().map(|zone| zone.name).collect();
+    match names.pop() {
+        Some(last) if !names.is_empty() => format!("zones {} and {last}", names.join(", ")),
+        last => format!("zone {}", last.unwrap_or_default()),
+    }
+}
+
 impl Delay {
     fn shown(self) -> String {
         match self {
@@ -278,20 +306,10 @@ impl Delay {
 }
 
 /// Returns what to say about a directive that concerns limits and has no counterpart.
-fn left_out(directive: &Directive, zones: &[Zone<'_>]) -> Option<String> {
+fn left_out(directive: &Directive, zones: &[Zone<'_>], directives: &[Directive]) -> Option<String> {
     let said = || directive.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let why = match directive.name() {
-        "limit_req" => return None,
-        "limit_req_zone" => {
-            let zone = zones.iter().find(|zone| zone.at == directive.at())?;
-            let empty = "; nginx does not limit requests whose key is empty, here they are an error";
-            let empty = if zone.is_of_addresses() { "" } else { empty };
-            return Some(format!(
-                "the size of zone {}: max_buckets bounds all limits together; a full store denies new ids (on_full) \
-                 where nginx forgets old ones{empty}",
-                zone.name
-            ));
-        }
+        "limit_req" | "limit_req_zone" => return None,
         "limit_req_status" => "the proxy chooses the status of a denied request",
         "limit_req_log_level" => "the server logs decisions at debug",
         "limit_req_dry_run" => match directive.arguments() {
@@ -300,9 +318,10 @@ fn left_out(directive: &Directive, zones: &[Zone<'_>]) -> Option<String> {
         },
         "include" => "the file is not read; import it as well",
         "map" | "geo" | "split_clients" => {
-            let variable = directive.words.last().map(|word| word.text.as_str())?;
-            let zone = zones.iter().find(|zone| zone.key.contains(variable))?;
-            return Some(format!("{}: the proxy computes the id of zone {}", said(), zone.name));
+            let zones = zones_computed_by(directive, zones, directives);
+            let names = zones.iter().map(|zone| zone.name).collect::<Vec<_>>().join(", ");
+            return (!zones.is_empty())
+                .then(|| format!("{}: the proxy computes the id of zone {names}", said()));
         }
         name if name.starts_with("limit_conn") => "connections and requests in flight are not limited",
         name if name.starts_with("limit_rate") => "bytes per second are not limited",
@@ -311,6 +330,41 @@ fn left_out(directive: &Directive, zones: &[Zone<'_>]) -> Option<String> {
         _ => return None,
     };
     Some(format!("{}: {why}", said()))
+}
+
+/// Returns the zones whose key has the variable that a `map` or the like computes, or one computed from it.
+fn zones_computed_by<'z, 'a>(
+    map: &Directive,
+    zones: &'z [Zone<'a>],
+    directives: &[Directive],
+) -> Vec<&'z Zone<'a>> {
+    let computes = |directive: &&Directive| matches!(directive.name(), "map" | "geo" | "split_clients");
+    let maps: Vec<_> = directives.iter().filter(computes).collect();
+    let mut variables: Vec<&str> = map.words.last().map(|word| word.text.as_str()).into_iter().collect();
+    let mut known = 0;
+    while known < variables.len() {
+        let variable = variables[known];
+        known += 1;
+        for map in &maps {
+            let [_, sources @ .., result] = &map.words[..] else { continue };
+            let is_source = sources.iter().any(|source| has_variable(&source.text, variable));
+            if is_source && !variables.contains(&result.text.as_str()) {
+                variables.push(&result.text);
+            }
+        }
+    }
+    zones.iter().filter(|zone| variables.iter().any(|variable| has_variable(zone.key, variable))).collect()
+}
+
+/// Returns whether a text has a variable, as `$name` or `${name}`.
+fn has_variable(text: &str, variable: &str) -> bool {
+    let name = variable.trim_start_matches('$');
+    let mut parts = text.split('$').skip(1).map(|part| part.trim_start_matches('{'));
+    parts.any(|part| {
+        part.strip_prefix(name).is_some_and(|rest| {
+            !rest.starts_with(|character: char| character.is_ascii_alphanumeric() || character == '_')
+        })
+    })
 }
 
 #[cfg(test)]
@@ -443,9 +497,9 @@ mod tests {
         let expected = [
             "1: include mime.types: the file",
             "2: zone one is used with 2 different bursts",
-            "2: the size of zone one",
+            "2: the size of zones one and 7: max_buckets",
             "3: the name 7: the limit is called limit-7",
-            "3: the size of zone 7",
+            "3: zone 7: nginx does not limit requests whose key is empty",
             "3: sync of zone 7",
             "4: map $host $key: the proxy computes the id of zone 7",
             "5: limit_req_status 429: the proxy",
@@ -460,6 +514,37 @@ mod tests {
         assert_eq!(left_out.len(), expected.len(), "{left_out:#?}");
         for (left_out, expected) in left_out.iter().zip(expected) {
             assert!(left_out.starts_with(expected), "{left_out}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn every_map_that_computes_an_id_is_listed() {
+        let (_, left_out) = imported(
+            "map $host $site { default x; }
+            map $site $key { default y; }
+            map $host $keyring { default z; }
+            limit_req_zone \"${key}\" zone=one:1m rate=1r/s;
+            limit_req_zone $key$uri zone=two:1m rate=1r/s;",
+        );
+        let maps: Vec<_> = left_out.iter().filter(|text| text.contains(": map ")).collect();
+        let expected = [
+            "1: map $host $site: the proxy computes the id of zone one, two",
+            "2: map $site $key: the proxy computes the id of zone one, two",
+        ];
+        assert_eq!(maps, expected);
+    }
+
+    #[test]
+    fn nothing_is_lost_between_long_comments_of_lua() {
+        for lua in
+            ["--[[\n we don't }\n]]", "--[==[ ]] can't ]=] }\n]==]", "local t = [[ it's } ]]", "-- don't\n"]
+        {
+            let block = format!("access_by_lua_block {{ {lua} local s = t[i[1]] }}\n");
+            let text = format!(
+                "{block}limit_req_zone $a zone=one:1m rate=1r/s;\n{block}limit_req_zone $b zone=two:1m rate=1r/s;"
+            );
+            let names: Vec<_> = import(&text).unwrap().limits.into_iter().map(|limit| limit.name).collect();
+            assert_eq!(names, ["one", "two"], "{lua}");
         }
     }
 
@@ -525,7 +610,7 @@ mod tests {
         let text = "limit_req_zone \"${host}x\" 'zone=a\\'b:1m' rate=1r/s;\n\
                     access_by_lua_block { local t = { '}' } -- }\n }\nlimit_req zone=a\\'b;";
         let imported = import(text).unwrap();
-        assert_eq!((imported.limits.len(), imported.left_out.len()), (1, 2));
+        assert_eq!((imported.limits.len(), imported.left_out.len()), (1, 3));
         assert_eq!(imported.limits[0].name, "a-b");
         assert_eq!(imported.limits[0].comments[0], "limit_req_zone at line 1: the id is ${host}x");
     }
