@@ -1,4 +1,5 @@
-//! Benchmarks what watching costs: the gates with and without `watch`, with two open consoles and without any.
+//! Benchmarks what watching costs: the gates with and without `watch`, with two open consoles and without any. It also
+//! measures how long a scrape of `/metrics` takes with many limits.
 //!
 //! Run it with `cargo xtask bench watch`. The results of five turns or more are written into docs/benchmarks.md; `cargo
 //! xtask bench watch --turns 2 --seconds 0.3` is a quick try.
@@ -9,14 +10,22 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
+use tollway_bench::http_client::HttpConnection;
 use tollway_bench::load_contest::{KEYS, LoadContest, LoadTarget, millions};
+use tollway_bench::rounds::Spread;
 use tollway_bench::servers::{
     BenchServer, ScratchDirectory, free_address, free_udp_address, pin_this_thread,
 };
 
 /// The number of open consoles.
 const CONSOLES: usize = 2;
+
+/// The number of limits of the server whose `/metrics` is scraped.
+const SCRAPED_LIMITS: usize = 500;
+/// The number of scrapes for each turn of the loads.
+const SCRAPES: usize = 20;
 
 /// The loads: a name, the protocol of the generator, and its flags.
 const LOADS: [(&str, &str, &str); 6] = [
@@ -47,6 +56,7 @@ fn main() -> io::Result<()> {
         let (ratio, cpu) = (with.ratio_to(without), rates.by_cpu(1, 0));
         part += &format!("| {name} | {} | {} | {ratio:.2} | {cpu:.2} |\n", millions(without), millions(with));
     }
+    part += &scrapes(&contest, &program, scratch.path())?;
     contest.publish("watch", &part)
 }
 
@@ -87,6 +97,44 @@ gates: {{ http: '{http}', admin: '{admin}', resp: '{resp}', text: '{text}' }}
         };
         LoadTarget { name, server: &self.process, protocol, address, flags: flags.to_owned() }
     }
+}
+
+/// Measures how long a scrape of `/metrics` takes when each of many limits has decided something, from the connection
+/// to the last byte.
+fn scrapes(contest: &LoadContest, program: &str, scratch: &Path) -> io::Result<String> {
+    let address = free_address()?;
+    let config = scratch.join("scrapes.yaml");
+    let limit = |index| format!("  Limit{index}: {{ burst: 10, count: 10, period: 1m }}\n");
+    let limits: String = (0..SCRAPED_LIMITS).map(limit).collect();
+    fs::write(&config, format!("limits:\n{limits}gates: {{ http: '{address}' }}\n"))?;
+    let mut command = Command::new(program);
+    command.args(["serve", "--workers", "1", "--config"]).arg(config);
+    let _server = BenchServer::start(command, address)?;
+    let spend = |index| {
+        let body = format!(r#"{{"limit":"Limit{index}","id":"a"}}"#);
+        let head = "POST /v1/spend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+        format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let mut connection = HttpConnection::open(address)?;
+    for index in 0..SCRAPED_LIMITS {
+        let statuses = connection.ask(&[spend(index)])?;
+        assert_eq!(statuses, [200], "of Limit{index}");
+    }
+    let mut page = Vec::new();
+    let mut millis = Vec::new();
+    for _ in 0..contest.turns * SCRAPES {
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        page.clear();
+        stream.read_to_end(&mut page)?;
+        millis.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let times = Spread::of(millis);
+    Ok(format!(
+        "\nA scrape of `/metrics` with {SCRAPED_LIMITS} limits, of {:.0} KiB, takes {times:.2} ms.\n",
+        page.len() as f64 / 1024.0
+    ))
 }
 
 /// Reads what a console gets, until the server ends.
