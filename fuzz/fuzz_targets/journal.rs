@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use tollway::journal::FileSummary;
 
-/// The header of a log with the file id 0, and one block behind it.
+/// A log with a valid header, and blocks of buckets and delays behind it.
 const VALID: &[u8] = include_bytes!("../corpus/journal/seed-log");
 const HEADER_LEN: usize = 104;
 
@@ -14,6 +14,7 @@ fuzz_target!(|input: (bool, &[u8])| {
     let file = if with_header { [&VALID[..HEADER_LEN], bytes].concat() } else { bytes.to_vec() };
     if let Ok(summary) = FileSummary::of(&file) {
         assert!(summary.good_bytes <= file.len() as u64);
+        assert!(summary.buckets + summary.delays <= file.len() as u64);
         assert!(summary.good_bytes >= HEADER_LEN as u64);
     }
 });

@@ -40,6 +40,7 @@ fn commands(bytes: &[u8], piece: usize, mut check: impl FnMut(&[&[u8]])) -> (usi
             match decode(&bytes[start..end.max(start)], &mut words) {
                 Ok(Some((decoded, len))) => {
                     assert!(words.len() <= WORDS_MAX && len <= COMMAND_MAX + 2);
+                    assert!(decoded != Decoded::TooManyWords || words.len() == WORDS_MAX);
                     if decoded == Decoded::Command {
                         check(&words);
                         count += 1;

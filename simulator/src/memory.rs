@@ -1,18 +1,21 @@
 //! One process whose buckets are in its memory: the engine of the product, and the oracle beside it.
 
+mod journaled;
+
 use std::sync::Arc;
 
 use tollway::block_on;
 use tollway::clock::Clock;
-use tollway::core::{Bill, Decision, Nanos, Policy, Refund, Verb, Verdict};
+use tollway::core::{Bill, Decision, Nanos, Policy, Refund, Timestamp, Verb, Verdict};
 use tollway::engine::Engine;
 use tollway::store::memory::Memory;
 use tollway_testbed::Random;
 
+pub(crate) use self::journaled::{JournaledEvent, JournaledProcess};
 use crate::history::{Entry, History};
 use crate::oracle::{self, Ledger, Line, Model, Sharing};
 use crate::plant::Plant;
-use crate::requests::{LIMITS, Numbers, Request, id_bytes};
+use crate::requests::{LIMITS, LimitName, Numbers, Request, id_bytes};
 use crate::schedule::{START, Schedule};
 
 const PLACE: &str = "memory";
@@ -31,6 +34,9 @@ pub(crate) struct MemoryProcess {
     /// The numbers that its buckets are hashed with. Which expired buckets a sweep drops first depends on them.
     hash_key: [u64; 2],
     plant: Option<Plant>,
+    place: &'static str,
+    /// The time of a crash since which ids of these limits are empty, if they have no bucket.
+    strict: Option<(&'static [LimitName], Timestamp)>,
 }
 
 impl MemoryProcess {
@@ -47,7 +53,20 @@ impl MemoryProcess {
         let memory = Memory::with_known_hashes(max_buckets, hash_key);
         let engine = Engine::with(numbers.policy(), memory, clock.clone());
         let (model, ledger) = (Model::new(Sharing::Own), Ledger::default());
-        Self { engine, clock, numbers, model, ledger, ids, max_buckets, is_crowded, hash_key, plant }
+        Self {
+            engine,
+            clock,
+            numbers,
+            model,
+            ledger,
+            ids,
+            max_buckets,
+            is_crowded,
+            hash_key,
+            plant,
+            place: PLACE,
+            strict: None,
+        }
     }
 
     /// Takes one step: mostly a request, now and then a reload, a sweep or a crash.
@@ -57,13 +76,13 @@ impl MemoryProcess {
             0..=3 => self.reload(random, history),
             4..=6 => {
                 let _ = self.engine.sweep(1_000);
-                history.record(Entry { place: PLACE, what: "sweep", ..Entry::default() });
+                history.record(Entry { place: self.place, what: "sweep", ..Entry::default() });
             }
             7 => {
                 // Decisions are made by a clock that does not step.
                 let wall = START + Nanos::new(random.magnitude(2_000_000_000_000_000_000));
                 self.clock.set_wall(wall);
-                history.record(Entry { place: PLACE, what: "wall clock step", ..Entry::default() });
+                history.record(Entry { place: self.place, what: "wall clock step", ..Entry::default() });
             }
             8 if random.one_in(3) => self.crash(history),
             9 | 10 if self.is_crowded => {
@@ -76,7 +95,8 @@ impl MemoryProcess {
     }
 
     fn reload(&mut self, random: &mut Random, history: &mut History) {
-        let changed = self.numbers.changed(random, &[]);
+        let except = self.strict.map_or(&[][..], |(limits, _)| limits);
+        let changed = self.numbers.changed(random, except);
         self.engine.reload(changed.policy());
         if self.plant == Some(Plant::DropsFormer) {
             self.engine.drop_former();
@@ -89,7 +109,7 @@ impl MemoryProcess {
             }
         }
         self.numbers = changed;
-        history.record(Entry { place: PLACE, what: "reload", ..Entry::default() });
+        history.record(Entry { place: self.place, what: "reload", ..Entry::default() });
     }
 
     /// Starts the process again, with nothing in its memory.
@@ -98,7 +118,7 @@ impl MemoryProcess {
         self.engine = Engine::with(self.numbers.policy(), memory, self.clock.clone());
         self.model.clear();
         self.ledger.crashed();
-        history.record(Entry { place: PLACE, what: "crash", ..Entry::default() });
+        history.record(Entry { place: self.place, what: "crash", ..Entry::default() });
     }
 
     fn request(&mut self, random: &mut Random, history: &mut History) {
@@ -187,7 +207,7 @@ impl MemoryProcess {
         history: &mut History,
     ) {
         let now = self.clock.now();
-        record(request, found, history);
+        record(self.place, request, found, history);
         let is_full = |verdict| matches!(verdict, Verdict::AllowFull | Verdict::DenyFull);
         let unremembered: Vec<bool> =
             each.unwrap_or_default().iter().map(|decision| is_full(decision.verdict)).collect();
@@ -237,6 +257,13 @@ impl MemoryProcess {
 
     fn refund(&mut self, line: &Line, policy: &Policy, history: &mut History) {
         let (now, id) = (self.clock.now(), id_bytes(line.id));
+        if let Some((limits, crashed)) = self.strict
+            && limits.contains(&line.limit)
+            && now < crashed + line.algorithm.window()
+        {
+            // With a refund, a bucket could be full before the time in which ids without one are empty is over.
+            return;
+        }
         let charge = policy.charge(line.limit, &id, line.cost).expect("a valid charge");
         if self.plant == Some(Plant::RefundsTwice) {
             let _ = block_on(self.engine.refund_charges(&[charge]));
@@ -244,7 +271,7 @@ impl MemoryProcess {
         let charge = policy.charge(line.limit, &id, line.cost).expect("a valid charge");
         let found = block_on(self.engine.refund_charges(&[charge])).expect("memory answers");
         let expected = self.model.refund(line, now);
-        record_refund(line, &found, history);
+        record_refund(self.place, line, &found, history);
         if expected != found {
             history.violated(format!("refund of {line:?}: expected {expected:?}, found {found:?}"));
         }
@@ -257,7 +284,13 @@ impl MemoryProcess {
         block_on(self.engine.reset_charges(&[charge])).expect("memory answers");
         self.model.reset(line.limit, line.id);
         self.ledger.reset((line.limit, line.id));
-        history.record(Entry { place: PLACE, what: "reset", limit: line.limit, ..Entry::default() });
+        if let Some((limits, crashed)) = self.strict
+            && limits.contains(&line.limit)
+        {
+            // A reset does not shorten the time in which an id without a bucket is empty.
+            self.model.empty(line, crashed);
+        }
+        history.record(Entry { place: self.place, what: "reset", limit: line.limit, ..Entry::default() });
     }
 
     /// Forgets a bucket of another id, as a store must not.
@@ -276,12 +309,12 @@ impl MemoryProcess {
     }
 }
 
-fn record(request: &Request, found: &Decision, history: &mut History) {
+fn record(place: &'static str, request: &Request, found: &Decision, history: &mut History) {
     let first = request.lines.first();
     let (limit, id, cost) = first.map_or(("rule", 0, 0), |line| (line.limit, line.id, line.cost));
     history.count("decisions");
     history.record(Entry {
-        place: PLACE,
+        place,
         what: request.name(),
         limit,
         numbers: [id, cost, found.remaining, found.retry_nanos.get()],
@@ -290,9 +323,9 @@ fn record(request: &Request, found: &Decision, history: &mut History) {
     });
 }
 
-fn record_refund(line: &Line, found: &Refund, history: &mut History) {
+fn record_refund(place: &'static str, line: &Line, found: &Refund, history: &mut History) {
     history.record(Entry {
-        place: PLACE,
+        place,
         what: "refund",
         limit: line.limit,
         numbers: [line.id, line.cost, found.remaining, found.reset_nanos.get()],

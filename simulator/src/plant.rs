@@ -23,11 +23,19 @@ pub enum Plant {
     LosesMore,
     /// A master tells no gatekeeper to delay anybody.
     ForgetsDelays,
+    /// A disk says that it has synced a journal, and has not.
+    SkipsSyncs,
+    /// A journal forgets what changed in one of twenty rounds.
+    LosesRounds,
+    /// A journal that is read after a crash lacks the last block that was written.
+    DropsLastBlock,
+    /// Limits that are strict about crashes are not.
+    ForgetsStrict,
 }
 
 impl Plant {
     /// Every planted bug.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::EvictsWhenFull,
         Self::RefundsTwice,
         Self::DropsFormer,
@@ -37,7 +45,16 @@ impl Plant {
         Self::RepeatsCalls,
         Self::LosesMore,
         Self::ForgetsDelays,
+        Self::SkipsSyncs,
+        Self::LosesRounds,
+        Self::DropsLastBlock,
+        Self::ForgetsStrict,
     ];
+
+    /// Returns whether only a process with a journal can have it.
+    pub const fn needs_journal(self) -> bool {
+        matches!(self, Self::SkipsSyncs | Self::LosesRounds | Self::DropsLastBlock | Self::ForgetsStrict)
+    }
 
     /// Returns the name of the bug on the command line.
     pub const fn name(self) -> &'static str {
@@ -51,6 +68,10 @@ impl Plant {
             Self::RepeatsCalls => "repeats-calls",
             Self::LosesMore => "loses-more",
             Self::ForgetsDelays => "forgets-delays",
+            Self::SkipsSyncs => "skips-syncs",
+            Self::LosesRounds => "loses-rounds",
+            Self::DropsLastBlock => "drops-last-block",
+            Self::ForgetsStrict => "forgets-strict",
         }
     }
 }

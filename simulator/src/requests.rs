@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollway::core::algorithm::{FixedWindow, Quota, SlidingLog, SlidingWindow, SmoothedRate, TokenBucket};
 use tollway::core::{
-    Algorithm, ChargeKind, ChargeRequest, Limit, LocalShare, NamedRule, OnFull, OnStoreFailure, Policy,
-    RuleLimit, RuleRequest, Verb,
+    AfterCrash, Algorithm, ChargeKind, ChargeRequest, Limit, LocalShare, NamedRule, OnFull, OnStoreFailure,
+    Policy, RuleLimit, RuleRequest, Verb,
 };
 use tollway_testbed::Random;
 
@@ -22,14 +22,21 @@ pub(crate) type Id = u64;
 pub(crate) const LIMITS: [LimitName; 9] =
     ["open", "slow", "closed", "local", "log", "rate", "quota", "fixed", "sliding"];
 
+/// The name of the limit that marks copies of the oracle.
+pub(crate) const MARKER: LimitName = "marker";
+
 /// The name of the only rule.
-const RULE: &str = "upload";
+pub(crate) const RULE: &str = "upload";
 
 /// The numbers that all limits have at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
     algorithms: [Algorithm; LIMITS.len()],
     on_full: OnFull,
+    /// The limits whose ids start empty after a crash.
+    strict: &'static [LimitName],
+    /// True if there is a limit that counts copies of the oracle.
+    is_marked: bool,
 }
 
 /// A request, with the numbers of the process that makes it.
@@ -48,7 +55,17 @@ impl Numbers {
     pub(crate) fn any(random: &mut Random) -> Self {
         let on_full = if random.one_in(2) { OnFull::Deny } else { OnFull::Allow };
         let algorithms = LIMITS.map(|name| any_algorithm(name, random).expect("numbers that work"));
-        Self { algorithms, on_full }
+        Self { algorithms, on_full, strict: &[], is_marked: false }
+    }
+
+    /// Returns the same numbers, but some limits are strict about crashes.
+    pub(crate) fn with_strict(self, strict: &'static [LimitName]) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// Returns the same numbers, with a limit that counts copies of the oracle.
+    pub(crate) fn with_marker(self) -> Self {
+        Self { is_marked: true, ..self }
     }
 
     /// Returns the numbers with those of one limit raised or lowered, unless it is an exception. The algorithm stays.
@@ -72,8 +89,15 @@ impl Numbers {
     pub(crate) fn policy(&self) -> Policy {
         let limits = LIMITS.iter().zip(self.algorithms).map(|(name, algorithm)| {
             let limit = Limit::new(name).expect("a name").with_default(algorithm).with_on_full(self.on_full);
+            let is_strict = self.strict.contains(name);
+            let limit =
+                limit.with_after_crash(if is_strict { AfterCrash::Strict } else { AfterCrash::Lenient });
             limit.with_on_store_failure(on_store_failure(name))
         });
+        // It counts the copies of the oracle, so that it is known which one a process is like that was started again.
+        let marker = Quota::new(u64::MAX >> 1, Duration::from_secs(1_000 * 86_400)).expect("a valid quota");
+        let marker = Limit::new(MARKER).expect("a name").with_default(Algorithm::Quota(marker));
+        let limits = limits.chain(self.is_marked.then_some(marker));
         let rule = RuleLimit::new("Or('user:3/10s', '12/m')".parse().expect("a rule"));
         let rule = NamedRule::new(RULE, rule).expect("a name");
         let policy = Policy::new(limits.collect()).expect("different limits");

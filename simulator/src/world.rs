@@ -5,7 +5,7 @@ use tollway_testbed::Random;
 
 use crate::fleet::{Fleet, FleetEvent};
 use crate::history::History;
-use crate::memory::MemoryProcess;
+use crate::memory::{JournaledEvent, JournaledProcess, MemoryProcess};
 use crate::plant::Plant;
 use crate::redis::{RedisEvent, RedisFleet};
 use crate::schedule::{START, Schedule};
@@ -18,6 +18,8 @@ const MEAN_PAUSE: Nanos = Nanos::from_secs(50);
 enum Event {
     /// The process with its own memory takes a step.
     Memory,
+    /// Something happens to the process that has a journal.
+    Journaled(JournaledEvent),
     /// Something happens among the processes that share a Redis.
     Redis(RedisEvent),
     /// Something happens among a master and its gatekeepers.
@@ -30,6 +32,12 @@ impl From<FleetEvent> for Event {
     }
 }
 
+impl From<JournaledEvent> for Event {
+    fn from(event: JournaledEvent) -> Self {
+        Self::Journaled(event)
+    }
+}
+
 impl From<RedisEvent> for Event {
     fn from(event: RedisEvent) -> Self {
         Self::Redis(event)
@@ -38,6 +46,15 @@ impl From<RedisEvent> for Event {
 
 /// Simulates one seed for a number of seconds, and returns what happened.
 pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
+    simulate_parts(seed, seconds, plant, false)
+}
+
+/// Simulates one seed with a process that has a journal beside all the others, and returns what happened.
+pub fn simulate_with_journal(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
+    simulate_parts(seed, seconds, plant, true)
+}
+
+fn simulate_parts(seed: u64, seconds: u64, plant: Option<Plant>, has_journal: bool) -> History {
     let mut history = History::default();
     let mut schedule = Schedule::default();
     let mut random = Random::new(seed);
@@ -48,6 +65,9 @@ pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
     let mut redis = RedisFleet::start(&mut redis_random, &mut schedule, plant);
     let mut fleet_random = Random::new(random.any());
     let mut fleet = Fleet::start(&mut fleet_random, &mut schedule, plant);
+    let mut journaled_random = Random::new(random.any());
+    let mut journaled =
+        has_journal.then(|| JournaledProcess::start(&mut journaled_random, &mut schedule, plant));
     let end: Timestamp = START + Nanos::from_secs(seconds);
     while let Some(event) = schedule.next() {
         if schedule.now() > end || !history.violations().is_empty() {
@@ -58,6 +78,11 @@ pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
             Event::Memory => {
                 memory.step(&mut memory_random, &schedule, &mut history);
                 schedule.after(pause(&mut memory_random), Event::Memory);
+            }
+            Event::Journaled(event) => {
+                if let Some(process) = &mut journaled {
+                    process.on_event(event, &mut journaled_random, &mut schedule, &mut history);
+                }
             }
             Event::Fleet(event) => {
                 let is_step = matches!(event, FleetEvent::Step);

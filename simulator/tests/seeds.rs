@@ -1,6 +1,6 @@
 //! Seeds that hold for ever: the same seed gives the same history, bugs that were found stay found.
 
-use tollway_simulator::{Plant, simulate};
+use tollway_simulator::{Plant, simulate, simulate_with_journal};
 
 /// The simulated seconds of a seed that finds a planted bug.
 const SECONDS: u64 = 20_000;
@@ -16,6 +16,10 @@ const FOUND_BY: [(Plant, u64); Plant::ALL.len()] = [
     (Plant::RepeatsCalls, 0),
     (Plant::LosesMore, 2),
     (Plant::ForgetsDelays, 2),
+    (Plant::SkipsSyncs, 0),
+    (Plant::LosesRounds, 0),
+    (Plant::DropsLastBlock, 0),
+    (Plant::ForgetsStrict, 0),
 ];
 
 #[test]
@@ -24,6 +28,8 @@ fn the_same_seed_gives_the_same_history() {
     assert!(one.counts()["decisions"] > 50, "{:?}", one.counts());
     assert_eq!(one.hash(), again.hash());
     assert_ne!(one.hash(), simulate(12, 5_000, None).hash());
+    let [one, again] = [(); 2].map(|()| simulate_with_journal(11, 5_000, None));
+    assert_eq!(one.hash(), again.hash());
     // A store that is full: which expired bucket makes room depends on the hashes of ids.
     let [one, again] = [(); 2].map(|()| simulate(46, SECONDS, Some(Plant::DropsFormer)));
     assert_eq!(one.hash(), again.hash());
@@ -44,9 +50,27 @@ fn a_change_at_the_moment_of_a_grant_is_judged_by_the_new_numbers() {
     assert!(history.violations().is_empty(), "{:#?}", history.violations());
 }
 
+/// A server was stopped and started again, and the power was lost before the name of its new log was on the disk: the
+/// files looked as if nothing had happened since the stop, and strict limits gave a second burst.
+#[test]
+fn a_log_whose_name_is_lost_is_no_orderly_end() {
+    for seed in [1, 2] {
+        let history = simulate_with_journal(seed, 10_000, None);
+        assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+    }
+}
+
+/// The numbers of a limit came back, and an expired bucket that was kept for another limit hid the newer one.
+#[test]
+fn numbers_that_come_back_find_no_bucket_from_before() {
+    let history = simulate_with_journal(2, 19_000, None);
+    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     for (plant, seed) in FOUND_BY {
+        let simulate = if plant.needs_journal() { simulate_with_journal } else { simulate };
         let history = simulate(seed, SECONDS, Some(plant));
         assert!(!history.violations().is_empty(), "{plant:?} is not found by seed {seed}");
         let without = simulate(seed, SECONDS, None);

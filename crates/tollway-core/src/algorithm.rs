@@ -96,6 +96,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Returns the most that one request may cost: what an unused bucket could give.
+    #[inline]
     pub fn cost_max(&self) -> u64 {
         match self {
             Self::TokenBucket(limit) => limit.burst(),

@@ -162,6 +162,10 @@ impl<'a> Bill<'a> {
 
     /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
+        let is_plain = self.expression.is_none() && self.rules.is_empty();
+        if is_plain && self.charges.iter().all(|charge| charge.kind() != ChargeKind::SpendOnly) {
+            return strictest(decisions.iter().enumerate()).unwrap_or(Decision::UNLIMITED);
+        }
         let votes = |index: usize| self.charges[index].kind() != ChargeKind::SpendOnly;
         let (of_charges, of_rules) = decisions.split_at(self.charges.len());
         let voted = match self.expression {

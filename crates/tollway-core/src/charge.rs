@@ -103,8 +103,22 @@ pub enum ChargeError {
 
 impl<'a> Charge<'a> {
     /// Makes a charge against `limit`. Rejects ids and costs that could never pass.
+    ///
+    /// The usual limit, for ids that are any bytes and without overrides, is inlined into the caller: a charge that a
+    /// call returns is copied once more, and the processor waits for what it has just written.
     #[inline]
     pub fn new(limit: &'a Limit, id: &'a [u8], cost: u64) -> Result<Self, ChargeError> {
+        match limit.same_for_all_ids() {
+            Some(algorithm) if !id.is_empty() && cost <= algorithm.cost_max() => {
+                Ok(Self::unchecked(limit, Cow::Borrowed(id), Some(algorithm), cost))
+            }
+            _ => Self::respelled(limit, id, cost),
+        }
+    }
+
+    /// Makes a charge with the canonical spelling of the id, under the numbers that apply to it.
+    #[inline(never)]
+    fn respelled(limit: &'a Limit, id: &'a [u8], cost: u64) -> Result<Self, ChargeError> {
         let id = limit
             .ids()
             .canonical(id)

@@ -35,6 +35,12 @@ impl FormerBuckets {
         let step = self.steps.partition_point(|(from, _)| *from <= expires_at).checked_sub(1);
         step.map_or(expires_at, |step| expires_at.max(self.steps[step].1))
     }
+
+    /// Returns the moment at which all token buckets can be dropped that expire at this one or before.
+    pub(crate) fn kept_until(&self, expires_at: Timestamp) -> Timestamp {
+        let steps = self.steps.iter().take_while(|(from, _)| *from <= expires_at);
+        steps.map(|(_, until)| *until).fold(expires_at, Timestamp::max)
+    }
 }
 
 impl FromIterator<KeptExpiries> for FormerBuckets {

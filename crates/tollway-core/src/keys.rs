@@ -21,6 +21,20 @@ pub trait KeyMatcher: fmt::Debug + Send + Sync {
 
     /// The place of the first rule that matches a rewritten key.
     fn first_match(&self, rewritten: &[u8]) -> Option<usize>;
+
+    /// The patterns as they were written, for those who write a configuration with them; `None` if there are none.
+    fn patterns(&self) -> Option<KeyPatterns<'_>> {
+        None
+    }
+}
+
+/// The regular expressions of a [`KeyMatcher`], as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPatterns<'a> {
+    /// The pattern and the replacement of each rewrite, in the order in which they apply.
+    pub rewrites: Vec<(&'a str, &'a str)>,
+    /// The pattern of each rule, in the order in which they are tried.
+    pub rules: Vec<&'a str>,
 }
 
 /// The rules that a policy has for keys, in order.
@@ -82,6 +96,11 @@ impl Keys {
         &self.rules
     }
 
+    /// The patterns of the rules as they were written; `None` if they were made by a matcher without patterns.
+    pub fn patterns(&self) -> Option<KeyPatterns<'_>> {
+        self.matcher.patterns()
+    }
+
     /// Rewrites a key and finds its rule.
     pub fn find<'k>(&self, key: &'k [u8]) -> FoundKey<'k> {
         let key = self.matcher.rewrite(key);
@@ -102,6 +121,10 @@ impl Default for Keys {
 
             fn first_match(&self, _: &[u8]) -> Option<usize> {
                 None
+            }
+
+            fn patterns(&self) -> Option<KeyPatterns<'_>> {
+                Some(KeyPatterns::default())
             }
         }
         Self::new(Arc::new(NoRules), Vec::new())

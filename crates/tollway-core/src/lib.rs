@@ -52,7 +52,7 @@ pub use error_chain::ErrorChain;
 pub use former_buckets::FormerBuckets;
 pub use id::{IdError, IdFormat, Ipv6Prefix};
 pub use inline_limit::{InlineAlgorithm, InlineLimit, InlineTokenBucket};
-pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyRule, Keys};
+pub use keys::{FoundKey, KeyLimit, KeyMatcher, KeyPatterns, KeyRule, Keys};
 pub use limit::{AfterCrash, FormerNumbers, Limit, LimitError, LostBuckets, OnFull, OnStoreFailure};
 pub use local_share::{LocalShare, LocalShareError};
 pub use log_throttle::LogThrottle;

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::algorithm::{Algorithm, TokenBucket};
 use crate::descriptor::limit_name;
-use crate::former_buckets::KeptExpiries;
+use crate::former_buckets::{FormerBuckets, KeptExpiries};
 use crate::id::{IdError, IdFormat};
 use crate::local_share::LocalShare;
 use crate::policy::{NameHash, fingerprint};
@@ -343,10 +343,9 @@ impl Limit {
         self.remember(old, old.fill_time_max(), is_same, now);
     }
 
-    /// Remembers the former versions of `old` that still matter, and `old` itself unless it has the same buckets.
+    /// Remembers the former versions of `old`, and `old` itself unless it has the same buckets.
     fn remember(&mut self, old: &Self, fill_time: Nanos, is_same: bool, now: Timestamp) {
-        let matter = old.former.iter().zip(old.former_until(fill_time)).filter(|(_, kept)| kept.until > now);
-        self.former = matter.map(|(former, _)| former.clone()).collect();
+        self.former.clone_from(&old.former);
         if !is_same {
             let limit = Arc::new(Self { former: Vec::new(), ..old.clone() });
             self.former.push(FormerLimit { limit, until: now, fill_time });
@@ -447,6 +446,11 @@ impl Limit {
     /// does not.
     fn counting_versions(&self) -> impl DoubleEndedIterator<Item = &FormerLimit> {
         self.former.iter().filter(|former| self.lost.is_none_or(|lost| former.until > lost.at))
+    }
+
+    /// Forgets the former versions of which a store that keeps `buckets` has none left at `now`.
+    pub(crate) fn forget_former(&mut self, buckets: &FormerBuckets, now: Timestamp) {
+        self.former.retain(|former| buckets.kept_until(former.until + former.fill_time) > now);
     }
 
     /// Returns which buckets may be left from each former version and until when they count, the oldest first.

@@ -15,40 +15,62 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if word.len() > WORD_MAX {
         return None;
     }
-    let lower = word.to_lowercase();
+    let letters: Vec<char> = word.to_lowercase().chars().collect();
+    let mut rows = Rows::default();
     candidates
         .into_iter()
         .take(CANDIDATES_MAX)
         .filter(|candidate| candidate.len() <= WORD_MAX)
         .filter_map(|candidate| {
-            let distance = distance(&lower, &candidate.to_lowercase());
-            let letters = candidate.chars().count();
-            (distance <= letters.div_ceil(3) && distance < letters).then_some((distance, candidate))
+            let others: Vec<char> = candidate.to_lowercase().chars().collect();
+            let most = others.len().div_ceil(3).min(others.len().saturating_sub(1));
+            rows.distance(&letters, &others, most).map(|distance| (distance, candidate))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the edit distance: the number of letters inserted, left out, changed or swapped with their neighbour.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut before_last = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    let mut a_before = None;
-    for (i, a) in a.chars().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, other) in b.iter().enumerate() {
-            let changed = last[j] + usize::from(a != *other);
-            let mut best = changed.min(last[j + 1] + 1).min(row[j] + 1);
-            if j > 0 && a_before == Some(*other) && a == b[j - 1] {
-                best = best.min(before_last[j - 1] + 1);
-            }
-            row.push(best);
+/// The rows of the table that two words are compared with, kept from one comparison to the next.
+#[derive(Default)]
+struct Rows {
+    before_last: Vec<usize>,
+    last: Vec<usize>,
+    row: Vec<usize>,
+}
+
+impl Rows {
+    /// Returns the edit distance, the number of letters inserted, left out, changed or swapped with their neighbour, if
+    /// it is at most `most`. A comparison ends as soon as that is certain: clients choose the words, and a server
+    /// answers nobody else meanwhile.
+    fn distance(&mut self, a: &[char], b: &[char], most: usize) -> Option<usize> {
+        let Self { before_last, last, row } = self;
+        if a.len().abs_diff(b.len()) > most {
+            return None;
         }
-        before_last = std::mem::replace(&mut last, row);
-        a_before = Some(a);
+        before_last.clear();
+        before_last.resize(b.len() + 1, usize::MAX / 2);
+        last.clear();
+        last.extend(0..=b.len());
+        for (i, letter) in a.iter().enumerate() {
+            row.clear();
+            row.push(i + 1);
+            for (j, other) in b.iter().enumerate() {
+                let changed = last[j] + usize::from(letter != other);
+                let mut best = changed.min(last[j + 1] + 1).min(row[j] + 1);
+                if i > 0 && j > 0 && a[i - 1] == *other && *letter == b[j - 1] {
+                    best = best.min(before_last[j - 1] + 1);
+                }
+                row.push(best);
+            }
+            // A swap goes back two rows, and everything else one.
+            if row.iter().chain(&*last).all(|distance| *distance > most) {
+                return None;
+            }
+            std::mem::swap(before_last, last);
+            std::mem::swap(last, row);
+        }
+        last.last().copied().filter(|distance| *distance <= most)
     }
-    last[b.len()]
 }
 
 #[cfg(test)]
@@ -69,7 +91,13 @@ mod tests {
             ("ab", "ba", 1),
             ("äb", "ab", 1),
         ] {
-            assert_eq!((distance(a, b), distance(b, a)), (expected, expected), "{a} {b}");
+            let [a, b] = [a, b].map(|word| word.chars().collect::<Vec<_>>());
+            for (a, b) in [(&a, &b), (&b, &a)] {
+                assert_eq!(Rows::default().distance(a, b, 7), Some(expected), "{a:?} {b:?}");
+                assert_eq!(Rows::default().distance(a, b, expected), Some(expected), "{a:?} {b:?}");
+                let fewer = expected.checked_sub(1).and_then(|most| Rows::default().distance(a, b, most));
+                assert_eq!(fewer, None, "{a:?} {b:?}");
+            }
         }
     }
 

@@ -52,6 +52,24 @@ impl Network {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && mask(address, self.prefix) == self.first
     }
+
+    /// Returns the first address of the network.
+    pub const fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// Returns the last address of the network.
+    pub fn last(&self) -> IpAddr {
+        match self.first {
+            IpAddr::V4(first) => {
+                Ipv4Addr::from(first.to_bits() | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+            IpAddr::V6(first) => {
+                Ipv6Addr::from(first.to_bits() | u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0))
+                    .into()
+            }
+        }
+    }
 }
 
 impl fmt::Display for Network {

@@ -115,7 +115,16 @@ impl Policy {
             }
         }
         self.since = now;
+        self.forget_former(now);
         self
+    }
+
+    /// Forgets the former versions of limits that no bucket is left of. That depends on all limits: a store does not
+    /// know which bucket is of which limit, and keeps an expired one for the sake of another. If the numbers of its own
+    /// limit came back, it would be found, in the place of the one that its id had since then.
+    fn forget_former(&mut self, now: Timestamp) {
+        let buckets = self.former_buckets();
+        self.limits.iter_mut().for_each(|limit| limit.forget_former(&buckets, now));
     }
 
     /// Returns this policy as the one of a process that was started again at `now`: tokens that were used stay used
@@ -131,6 +140,7 @@ impl Policy {
                 limit.follow(numbers, now);
             }
         }
+        self.forget_former(now);
         self
     }
 
@@ -290,9 +300,13 @@ impl Policy {
         let nearest = nearest(name, self.limits.iter().map(Limit::name)).map(str::to_owned);
         let is_listed = nearest.is_none() && self.limits.len() <= LISTED_MAX;
         let existing = self.limits.iter().filter(|_| is_listed).map(|limit| limit.name().to_owned());
-        ChargeError::UnknownLimit { name: name.to_owned(), nearest, existing: existing.collect() }
+        let name = name.chars().take(NAME_SHOWN_MAX).collect();
+        ChargeError::UnknownLimit { name, nearest, existing: existing.collect() }
     }
 }
+
+/// The most characters of an unknown name that an error repeats: a client may send a megabyte.
+const NAME_SHOWN_MAX: usize = 128;
 
 /// Hashes what the configuration names. Quick rather than keyed: only its author chooses what these tables hold.
 pub(crate) type NameHash = BuildHasherDefault<NameHasher>;

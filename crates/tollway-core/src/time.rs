@@ -167,7 +167,13 @@ pub enum ParseNanosError {
     /// The text is not numbers followed by units.
     #[error("a duration must be numbers with units, such as 1s, 180m, 1h30m or 500ms")]
     Malformed,
-    /// A number has no unit, or an unknown one.
+    /// A number has no unit.
+    #[error("\"{number}\" has no unit; use ns, us, ms, s, m, h or d, such as {number}s")]
+    NoUnit {
+        /// The number without one.
+        number: String,
+    },
+    /// A number has an unknown unit.
     #[error("\"{unit}\" is not a unit of time; use ns, us, ms, s, m, h or d")]
     Unit {
         /// The text that was found in place of a unit.
@@ -209,6 +215,9 @@ fn part(number: &str, unit: &str) -> Result<u64, ParseNanosError> {
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && decimals.is_empty()) || decimals.contains('.') {
         return Err(ParseNanosError::Malformed);
+    }
+    if unit.is_empty() {
+        return Err(ParseNanosError::NoUnit { number: number.to_owned() });
     }
     let scale = scale_of(unit)?;
     let whole: u64 =
@@ -271,7 +280,8 @@ mod tests {
             (".s", ParseNanosError::Malformed),
             ("1..5s", ParseNanosError::Malformed),
             ("-1s", ParseNanosError::Malformed),
-            ("10", ParseNanosError::Unit { unit: String::new() }),
+            ("10", ParseNanosError::NoUnit { number: "10".into() }),
+            ("1h30", ParseNanosError::NoUnit { number: "30".into() }),
             ("1 s", ParseNanosError::Unit { unit: " s".into() }),
             ("1fortnight", ParseNanosError::Unit { unit: "fortnight".into() }),
             ("0.5ns", ParseNanosError::TooFine),

@@ -15,11 +15,11 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 use tollway::engine::Engine;
-use tollway_core::{Algorithm, LogThrottle, Policy};
+use tollway_core::{Algorithm, LogThrottle, Policy, Timestamp};
 use tollway_wire::audit::AuditLine;
 use tracing::{Level, enabled, error, info};
 
@@ -59,14 +59,15 @@ impl Auditor {
         Self { log, limiter, watch }
     }
 
-    /// Records that a client has changed the bucket of an id. `cost` is what it gave back.
+    /// Records that a client has changed the bucket of an id. `cost` is what it gave back. The outcome is that of a
+    /// change that may not have been made.
     pub(crate) fn bucket(
         &self,
         caller: &Caller<'_>,
         what: &'static str,
-        limit: &str,
-        id: &[u8],
+        (limit, id): (&str, &[u8]),
         cost: Option<u64>,
+        outcome: Option<&'static str>,
     ) {
         if !self.log.is_on() {
             return;
@@ -77,17 +78,19 @@ impl Auditor {
             limit: Some(limit.into()),
             id: self.watch.show(limit, id).map(Into::into),
             cost,
-            ..AuditLine::new(self.limiter.clock().now(), caller.who(), what)
+            outcome,
+            ..AuditLine::new(now(), caller.who(), what)
         });
     }
 
-    /// Records that a client has exported all buckets, or imported some.
-    pub(crate) fn moved(&self, caller: &Caller<'_>, what: &'static str) {
+    /// Records that a client has exported a page of the buckets, or imported some.
+    pub(crate) fn moved(&self, caller: &Caller<'_>, what: &'static str, page: Option<u64>) {
         if self.log.is_on() {
             self.log.record(AuditLine {
                 gate: Some(caller.gate),
                 from: caller.from,
-                ..AuditLine::new(self.limiter.clock().now(), caller.who(), what)
+                page,
+                ..AuditLine::new(now(), caller.who(), what)
             });
         }
     }
@@ -98,7 +101,7 @@ impl Auditor {
             return;
         }
         let file = Some(path.display().to_string().into());
-        let now = self.limiter.clock().now();
+        let now = now();
         let outcome = Some(if is_done { "done" } else { "failed" });
         self.log.record(AuditLine { file, outcome, ..AuditLine::new(now, who, "reload") });
         let after = self.limiter.policy();
@@ -111,6 +114,13 @@ impl Auditor {
             });
         }
     }
+}
+
+/// Returns the time of a line, by the wall clock. The clock of the engine does not follow it: it is set at start, and
+/// stands still while the machine sleeps.
+fn now() -> Timestamp {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_nanos(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Returns the limit, the id and the kind of each override that one policy has and the other has not.
@@ -251,7 +261,7 @@ fn write_lines(queue: &Queue, mut file: Option<AuditFile>) {
 }
 
 fn log(line: &AuditLine) {
-    let AuditLine { who, what, gate, from, limit, id, cost, file, outcome, .. } = line;
+    let AuditLine { who, what, gate, from, limit, id, cost, page, file, outcome, .. } = line;
     info!(
         target: "audit",
         who = &**who,
@@ -261,10 +271,16 @@ fn log(line: &AuditLine) {
         limit = limit.as_deref(),
         id = id.as_deref(),
         cost,
+        page,
         file = file.as_deref(),
         outcome,
         "{what}",
     );
+}
+
+/// Checks that lines can be appended to the file of an audit log.
+pub(crate) fn check_audit_file(path: &Path) -> io::Result<()> {
+    AuditFile::open(path).map(drop)
 }
 
 /// The file of an audit log.
@@ -321,6 +337,8 @@ fn open(path: &Path) -> io::Result<File> {
 mod tests {
     use std::fs;
 
+    use tollway::config::WatchSettings;
+    use tollway::{Clock, Config};
     use tollway_core::Timestamp;
 
     use super::*;
@@ -350,6 +368,27 @@ mod tests {
         assert_eq!(fs::read_to_string(&moved).unwrap(), expected);
         assert_eq!(fs::read_to_string(&path).unwrap(), json("c"));
         assert_eq!(log.lost(), 0);
+    }
+
+    /// The clock of the engine stands still in 1970, as that of a machine does that sleeps.
+    #[test]
+    fn a_line_has_the_time_of_the_wall_clock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let (log, writer) = AuditLog::start(Some(&path)).unwrap();
+        let config = Config::parse("limits: {}", "policy.yaml").unwrap();
+        let engine = Arc::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap());
+        let watch = Arc::new(Watch::new(WatchSettings::DEFAULT, 1));
+        let auditor = Auditor::new(Arc::new(log), engine, watch);
+        let caller = Caller::anyone("admin");
+        auditor.bucket(&caller, "reset", ("login", b"alice"), None, None);
+        auditor.moved(&caller, "export", Some(7));
+        auditor.reloaded("signal", Path::new("policy.yaml"), true, &auditor.limiter.policy());
+        drop(writer);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| !line.contains("\"at\":\"1970-")), "{text}");
+        assert!(text.contains("\"what\":\"export\",\"gate\":\"admin\",\"page\":7}"), "{text}");
     }
 
     fn json(who: &str) -> String {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tollway::reports::KnownDelays;
+
 /// The time between two log lines of one kind, if clients can cause them.
 pub(crate) const LOG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -106,7 +108,7 @@ impl Default for Bounds {
             topic: 256,
             queue: 1 << 20,
             queues: 256 << 20,
-            delays: 64 << 20,
+            delays: KnownDelays::BYTES_MAX,
             write_time: Duration::from_secs(10),
             linger: Duration::from_secs(1),
             drain_idle: Duration::from_millis(50),

@@ -1,27 +1,38 @@
 //! The client behind a request: what it may do, and how the audit log names it.
 //!
 //! ```text
-//! request ──> Authenticator: token ──> Caller ──> may(scope)?    at the gate, before the request is read
-//!                                             ──> may_use(limit)? in the service, which finds the limit
+//! request ──> Authenticator: token ──> Caller ──> check_scope(scope)  at the gate, before the request is read
+//!                                             ──> check_limit(limit)  in the service, which finds the limit
 //! ```
 //!
 //! A gate without tokens lets everybody do everything that it serves. Then nothing is looked up.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
 use thiserror::Error;
+use tollway_core::{ChargeError, RuleLookupError};
 use tollway_wire::http::TraceParent;
 
 use crate::tokens::{Grant, KnownToken, Scope, TokenFile};
 
-/// The name of a client of a gate that asks nobody who they are.
+/// The name of a client of a gate that requires no authentication.
 pub(crate) const ANYONE: &str = "anyone";
-/// The name of a client of a gate that asks for a certificate, and not for a token.
-pub(crate) const CERTIFICATE: &str = "client certificate";
 
 /// The name of a client without a token, at a gate that asks for one. Its requests are refused.
 const NOBODY: &str = "nobody";
+
+/// Returns the name of a client that has shown this certificate: its SHA-256 fingerprint. The subject would be easier
+/// to read, but two certificates may have the same.
+pub(crate) fn certificate_name(certificate: &[u8]) -> Arc<str> {
+    let mut name = "certificate sha256:".to_owned();
+    for byte in digest(&SHA256, certificate).as_ref() {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name.into()
+}
 
 /// The client that has sent a request.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +48,8 @@ pub(crate) struct Caller<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Rights<'a> {
-    /// Everything is allowed, to clients of this kind.
-    All(&'static str),
+    /// Everything is allowed, to the client of this name.
+    All(&'a str),
     Token(&'a Grant),
     /// Nothing is allowed: the gate asks for a token, and the client has sent none.
     Nothing,
@@ -75,6 +86,14 @@ impl<'a> Caller<'a> {
     /// Returns the client with the span that its request belongs to.
     pub(crate) fn with_trace(self, trace: Option<TraceParent>) -> Self {
         Self { trace, ..self }
+    }
+
+    /// Returns the client with the name that its certificate gives it, unless it has a token.
+    pub(crate) fn with_certificate(self, name: Option<&'a str>) -> Self {
+        match (self.rights, name) {
+            (Rights::All(_), Some(name)) => Self { rights: Rights::All(name), ..self },
+            _ => self,
+        }
     }
 
     /// Returns the name of the client in the audit log.
@@ -117,6 +136,29 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// Returns an error without the names of limits that the client may not use.
+    pub(crate) fn without_names(&self, error: ChargeError) -> ChargeError {
+        match error {
+            ChargeError::UnknownLimit { name, nearest, existing } if !self.may_use_all() => {
+                let may_use = |name: &String| self.check_limit(name).is_ok();
+                let existing = existing.into_iter().filter(may_use).collect();
+                ChargeError::UnknownLimit { name, nearest: nearest.filter(may_use), existing }
+            }
+            error => error,
+        }
+    }
+
+    /// Returns an error without the name of a rule that the client may not use.
+    pub(crate) fn without_rules(&self, error: RuleLookupError) -> RuleLookupError {
+        match error {
+            RuleLookupError::UnknownRule { name, nearest } => {
+                let nearest = nearest.filter(|name| self.check_limit(name).is_ok());
+                RuleLookupError::UnknownRule { name, nearest }
+            }
+            error => error,
+        }
+    }
+
     /// Returns whether every limit may be used, so that names need not be looked at.
     #[inline]
     pub(crate) fn may_use_all(&self) -> bool {
@@ -133,29 +175,30 @@ impl<'a> Caller<'a> {
 pub(crate) struct Authenticator {
     gate: &'static str,
     tokens: Option<Arc<TokenFile>>,
-    /// The name of clients without a token, if the gate asks for none.
-    without_token: &'static str,
 }
 
 impl Authenticator {
     /// Creates one for a gate that takes these tokens, or asks for none.
-    pub(crate) const fn new(
-        gate: &'static str,
-        tokens: Option<Arc<TokenFile>>,
-        has_certificates: bool,
-    ) -> Self {
-        Self { gate, tokens, without_token: if has_certificates { CERTIFICATE } else { ANYONE } }
+    pub(crate) const fn new(gate: &'static str, tokens: Option<Arc<TokenFile>>) -> Self {
+        Self { gate, tokens }
     }
 
-    /// Creates one for a gate that asks nobody.
+    /// Creates one for a gate that requires no authentication.
     pub(crate) const fn open(gate: &'static str) -> Self {
-        Self::new(gate, None, false)
+        Self::new(gate, None)
     }
 
     /// Returns the tokens that the gate takes; `None` if it asks for none.
     #[inline]
     pub(crate) const fn tokens(&self) -> Option<&Arc<TokenFile>> {
         self.tokens.as_ref()
+    }
+
+    /// Returns whether a client may know where the nodes of the store are: with the scope `read`, or, at a gate that
+    /// asks for no token, on the same machine.
+    pub(crate) fn shows_addresses_to(&self, caller: &Caller<'_>) -> bool {
+        let is_known = self.tokens.is_some() || caller.from.is_some_and(|from| from.is_loopback());
+        is_known && caller.check_scope(Scope::Read).is_ok()
     }
 
     /// Returns who sent a request with this token. `known` is the token that the connection sent last.
@@ -178,7 +221,7 @@ impl Authenticator {
     pub(crate) fn known_caller<'k>(&self, from: Option<IpAddr>, grant: Option<&'k Arc<Grant>>) -> Caller<'k> {
         let rights = match (grant, &self.tokens) {
             (Some(grant), _) => Rights::Token(grant),
-            (None, None) => Rights::All(self.without_token),
+            (None, None) => Rights::All(ANYONE),
             (None, Some(_)) => Rights::Nothing,
         };
         Caller { gate: self.gate, from, rights, trace: None }
@@ -193,7 +236,7 @@ mod tests {
     fn a_client_without_a_token_may_do_nothing_at_a_gate_that_asks_for_one() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (tokens, _) = TokenFile::open(file.path()).unwrap();
-        let (with, without) = (Authenticator::new("resp", Some(tokens), false), Authenticator::open("resp"));
+        let (with, without) = (Authenticator::new("resp", Some(tokens)), Authenticator::open("resp"));
         let (nobody, anyone) = (with.known_caller(None, None), without.known_caller(None, None));
         for (caller, expected) in [(nobody, Err(AccessDenied::NoToken)), (anyone, Ok(()))] {
             assert_eq!(caller.check_scope(Scope::Decide), expected);

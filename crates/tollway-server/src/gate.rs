@@ -32,11 +32,11 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
-use tollway::config::GateAccess;
+use tollway::config::{GateAccess, Gates};
 use tracing::warn;
 
 pub(crate) use self::limit::ConnectionLimit;
-pub use self::open::{OpenGate, OpenGatesError, open_gates};
+pub use self::open::{OpenGate, OpenGatesError, PlainTextGate, open_gates, plain_text_gates};
 pub use self::open_files::allow_connections;
 pub(crate) use self::open_files::size_file_table;
 pub use self::reserved::ReservedPorts;
@@ -50,7 +50,7 @@ use crate::caller::Authenticator;
 use crate::metrics::Page;
 use crate::reload::Reloadable;
 use crate::server::Settings;
-use crate::tokens::{TokenFile, TokenFileError};
+use crate::tokens::{TokenFile, TokenFileError, check_token_file};
 use crate::worker::Worker;
 
 /// The number of connections per worker that wait to be accepted. The kernel has a bound of its own, usually higher.
@@ -138,8 +138,7 @@ impl Listed {
     /// Returns what finds out who the clients of a gate are. A token file that several gates name is read once.
     fn authenticator(&mut self, gate: &'static str, access: &GateAccess) -> io::Result<Authenticator> {
         let tokens = access.tokens.as_deref().map(|path| self.token_file(path)).transpose();
-        let asks_for_certificates = access.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        Ok(Authenticator::new(gate, tokens.map_err(io::Error::other)?, asks_for_certificates))
+        Ok(Authenticator::new(gate, tokens.map_err(io::Error::other)?))
     }
 
     fn token_file(&mut self, path: &Path) -> Result<Arc<TokenFile>, TokenFileError> {
@@ -155,13 +154,42 @@ impl Listed {
 
 /// Warns of gates that everybody may use, or returns them as an error if none may be open.
 pub(crate) fn check_open(settings: &Settings) -> io::Result<()> {
-    let open = open_gates(&settings.gates);
-    if settings.require_auth && !open.is_empty() {
-        return Err(io::Error::other(OpenGatesError(open)));
+    for open in permitted_open_gates(&settings.gates, settings.require_auth)? {
+        warn!("{open}");
     }
-    open.iter().for_each(|open| warn!("{open}"));
-    for (gate, address) in open::plain_text_gates(&settings.gates) {
-        warn!(gate, %address, "tokens cross the network as plain text, and whoever reads along can use them; set \"tls\"");
+    plain_text_gates(&settings.gates).iter().for_each(|plain| warn!("{plain}"));
+    Ok(())
+}
+
+fn permitted_open_gates(gates: &Gates, require_auth: bool) -> io::Result<Vec<OpenGate>> {
+    let open = open_gates(gates);
+    if require_auth && !open.is_empty() { Err(io::Error::other(OpenGatesError(open))) } else { Ok(open) }
+}
+
+/// Checks who may use the gates as a server does when it starts, and that the files of certificates, tokens and keys
+/// can be used. The error is the one that its start would have.
+pub(crate) fn check_access(gates: &Gates, require_auth: bool) -> io::Result<()> {
+    permitted_open_gates(gates, require_auth)?;
+    for (gate, address, access) in [
+        ("http", gates.http, &gates.http_access),
+        ("admin", gates.admin, &gates.admin_access),
+        ("throttr", gates.throttr, &gates.throttr_access),
+        ("resp", gates.resp, &gates.resp_access),
+        ("rls", gates.rls.filter(|_| cfg!(feature = "rls")), &gates.rls_access),
+    ] {
+        if address.is_none() {
+            continue;
+        }
+        if let Some(tls) = &access.tls {
+            let failed = |source| io::Error::new(io::ErrorKind::InvalidInput, GateTlsError { gate, source });
+            check_tls_files(tls).map_err(failed)?;
+        }
+        if let Some(tokens) = &access.tokens {
+            check_token_file(tokens).map_err(io::Error::other)?;
+        }
+    }
+    if let Some(hmac) = gates.text_hmac.as_ref().filter(|_| gates.text.is_some()) {
+        check_key_file(&hmac.keys).map_err(io::Error::other)?;
     }
     Ok(())
 }

@@ -43,12 +43,12 @@ pub(crate) trait Reloadable: Send {
 #[derive(Debug)]
 pub struct ConfigFile {
     watch: FileWatch,
-    lasting: Lasting,
+    restart_only: RestartOnlySettings,
 }
 
 /// The settings of a file that hold until the server is restarted.
 #[derive(Debug, PartialEq, Eq)]
-struct Lasting {
+struct RestartOnlySettings {
     store: StoreUrl,
     journal: Option<JournalSettings>,
     memory_bounds: MemoryBounds,
@@ -61,7 +61,7 @@ struct Lasting {
 impl ConfigFile {
     /// The watch that read `config`.
     pub fn new(watch: FileWatch, config: &Config) -> Self {
-        Self { watch, lasting: Lasting::of(config) }
+        Self { watch, restart_only: RestartOnlySettings::of(config) }
     }
 
     /// Returns the file as one whose policy `limiter` takes over when it changes.
@@ -86,7 +86,7 @@ impl Reloadable for ConfigReload {
     }
 
     fn reload(&mut self) -> bool {
-        let ConfigFile { watch, lasting } = &mut self.file;
+        let ConfigFile { watch, restart_only } = &mut self.file;
         let config = match watch.read() {
             Ok(config) => config,
             Err(errors) => {
@@ -95,7 +95,7 @@ impl Reloadable for ConfigReload {
                 return false;
             }
         };
-        if Lasting::of(&config) != *lasting {
+        if RestartOnlySettings::of(&config) != *restart_only {
             warn!(
                 "changes of store, max_buckets, max_client_buckets, gates, tokens, audit, otel, watch and show_ids take effect after a restart"
             );
@@ -110,7 +110,7 @@ impl Reloadable for ConfigReload {
     }
 }
 
-impl Lasting {
+impl RestartOnlySettings {
     fn of(config: &Config) -> Self {
         let Config { store, journal, memory_bounds, gates, audit, otel, watch, .. } = config;
         let (store, journal, gates) = (store.clone(), journal.clone(), gates.clone());

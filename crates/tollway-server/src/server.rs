@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
@@ -12,7 +12,7 @@ use tollway::config::{Gates, OtelSettings, WatchSettings};
 use tollway::engine::Engine;
 use tracing::error;
 
-use crate::audit::{AuditLog, AuditWriter, Auditor};
+use crate::audit::{AuditLog, AuditWriter, Auditor, check_audit_file};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
 use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, size_file_table};
@@ -68,6 +68,30 @@ impl Settings {
             config: None,
             reserved: ReservedPorts::default(),
         }
+    }
+}
+
+/// The parts of [`Settings`] that can be checked before there is an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct StartChecks<'a> {
+    /// The gates.
+    pub gates: &'a Gates,
+    /// True if no gate may be one that everybody may use.
+    pub require_auth: bool,
+    /// The file of the audit log.
+    pub audit: Option<&'a Path>,
+    /// The settings of spans for OpenTelemetry.
+    pub otel: Option<&'a OtelSettings>,
+}
+
+impl StartChecks<'_> {
+    /// Checks what would keep a server from starting: open gates, the files of certificates, tokens and keys, the file
+    /// of the audit log, which is made if it does not exist, and the endpoint of spans. The error is the one that
+    /// [`Server::start`] would have. A server that runs may then be ended for one with these settings.
+    pub fn run(self) -> io::Result<()> {
+        gate::check_access(self.gates, self.require_auth)?;
+        self.audit.map_or(Ok(()), check_audit_file)?;
+        self.otel.map_or(Ok(()), Spans::check)
     }
 }
 

@@ -21,6 +21,7 @@ use tollway::engine::{Engine, VerbAnswer};
 use tollway::export::{ExportError, ExportReader, ImportError, ImportReport, ImportSettings};
 use tollway::limiter::LimiterError;
 use tollway_core::{Charge, ChargeRequest, RuleRef, RuleRequest, Verb};
+use tollway_wire::audit::UNKNOWN;
 
 pub(crate) use self::counted_policy::CountedPolicy;
 pub(crate) use self::resp::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
@@ -34,6 +35,9 @@ use crate::metrics::WorkerMetrics;
 use crate::spans::Spans;
 use crate::tap::Tap;
 use crate::watch::Watch;
+
+/// The error of a store that gave no answer, for clients that may not know where it is.
+pub(crate) const NO_STORE: &str = "the store gave no answer; it may have done what was asked";
 
 /// The reasons why a request is not performed.
 #[derive(Debug, Error)]
@@ -113,10 +117,19 @@ impl Service {
             rules.iter().try_for_each(|rule| check_rule(caller, &rule.rule))?;
         }
         let began = self.began();
-        let answer = if self.is_recorded(policy, charges, rules) {
-            self.perform_recorded(policy, verb, charges, rules).await?
+        let answered = if self.is_recorded(policy, charges, rules) {
+            self.perform_recorded(policy, verb, charges, rules).await
         } else {
-            self.limiter.perform(policy.policy(), verb, charges, rules).await?
+            self.limiter.perform(policy.policy(), verb, charges, rules).await
+        };
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(error) => {
+                if matches!(error, LimiterError::Store(_)) {
+                    self.audit_unknown(caller, policy, verb, charges);
+                }
+                return Err(error.into());
+            }
         };
         let mut decided =
             self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
@@ -124,31 +137,57 @@ impl Service {
         decided.finish();
         match &answer {
             VerbAnswer::Decision(..) => {}
-            VerbAnswer::Refund(charges, _) => self.audit_refunds(caller, charges),
+            VerbAnswer::Refund(charges, _) => {
+                charges.iter().for_each(|charge| self.audit_refund(caller, charge, None));
+            }
             VerbAnswer::Reset(charges) => {
-                let reset = |charge: &Charge<'_>| {
-                    self.auditor.bucket(caller, "reset", charge.limit().name(), charge.id(), None);
-                };
-                charges.iter().for_each(reset);
+                charges.iter().for_each(|charge| self.audit_reset(caller, charge, None));
             }
         }
         Ok(answer)
     }
 
     /// Records in the audit log that a client gave back.
-    fn audit_refunds(&self, caller: &Caller<'_>, charges: &[Charge<'_>]) {
-        for charge in charges {
-            let (limit, cost) = (charge.limit().name(), Some(charge.cost()));
-            self.auditor.bucket(caller, "refund", limit, charge.id(), cost);
+    fn audit_refund(&self, caller: &Caller<'_>, charge: &Charge<'_>, outcome: Option<&'static str>) {
+        let bucket = (charge.limit().name(), charge.id());
+        self.auditor.bucket(caller, "refund", bucket, Some(charge.cost()), outcome);
+    }
+
+    /// Records in the audit log that a client has reset a bucket.
+    fn audit_reset(&self, caller: &Caller<'_>, charge: &Charge<'_>, outcome: Option<&'static str>) {
+        let bucket = (charge.limit().name(), charge.id());
+        self.auditor.bucket(caller, "reset", bucket, None, outcome);
+    }
+
+    /// Records in the audit log that the store gave no answer to a refund or a reset, which it may have made.
+    #[cold]
+    fn audit_unknown(
+        &self,
+        caller: &Caller<'_>,
+        policy: &CountedPolicy,
+        verb: Verb,
+        requests: &[ChargeRequest<'_>],
+    ) {
+        let policy = policy.policy();
+        for request in requests {
+            match verb {
+                Verb::Refund => {
+                    let charge = policy.charge_request(request).ok();
+                    charge.iter().for_each(|charge| self.audit_refund(caller, charge, Some(UNKNOWN)));
+                }
+                Verb::Reset => {
+                    let charge = policy.bucket_request(request).ok();
+                    charge.iter().for_each(|charge| self.audit_reset(caller, charge, Some(UNKNOWN)));
+                }
+                Verb::Spend | Verb::Check => {}
+            }
         }
     }
 
-    /// Returns a page of all buckets, and records who took it.
+    /// Returns a page of all buckets, and records who took it. Each page is recorded: a client can begin with any.
     pub(crate) fn export(&self, caller: &Caller<'_>, from: u64) -> Result<Vec<u8>, PageError> {
         let page = self.limiter.export_page(from)?;
-        if from == 0 {
-            self.auditor.moved(caller, "export");
-        }
+        self.auditor.moved(caller, "export", Some(from));
         Ok(page)
     }
 
@@ -172,7 +211,7 @@ impl Service {
             report += self.limiter.import(reader.header(), batch, settings)?;
         }
         if !settings.dry_run {
-            self.auditor.moved(caller, "import");
+            self.auditor.moved(caller, "import", None);
         }
         Ok(report)
     }

@@ -120,6 +120,11 @@ impl RandomNumbers {
 }
 
 impl Spans {
+    /// Checks that this program can export to the endpoint.
+    pub(crate) fn check(settings: &OtelSettings) -> io::Result<()> {
+        exporter::check(&settings.endpoint)
+    }
+
     /// Starts the thread that exports. The error says that this program cannot.
     pub(crate) fn start(
         settings: &OtelSettings,

@@ -22,8 +22,11 @@ use std::task::{Context, Poll, Waker};
 use tollway::Clock;
 use tollway::config::ShowIds;
 use tollway::engine::{Engine, VerbAnswer};
-use tollway_core::{Charge, Decision, Policy, RuleDecision, RuleRef, RuleRequest, Timestamp, Verb};
+use tollway::keys::KeyRuleMatch;
+use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome, RateLimitRequest};
+use tollway_core::{Charge, Decision, KeyLimit, Policy, RuleDecision, RuleRef, RuleRequest, Timestamp, Verb};
 use tollway_wire::http::{RecordQuery, RecordedIds, RecordingStart};
+use tollway_wire::text::OverLimit;
 use tollway_wire::throttr::{ThrottrReply, ThrottrRequest};
 
 use self::recording::Recording;
@@ -73,6 +76,56 @@ impl Sample<'_> {
     /// one key are in the sample, or none.
     pub(crate) fn has_rule(&self, rule: &RuleRequest<'_>) -> bool {
         self.has(rule_key(rule).as_bytes())
+    }
+
+    /// Returns whether the requests with the same descriptors are recorded, for those that lead to no bucket.
+    pub(crate) fn has_request(&self, request: &RateLimitRequest<'_>) -> bool {
+        let entries: Vec<_> = request.descriptors.iter().map(|descriptor| &descriptor.entries).collect();
+        self.key.hash_one((&*request.domain, entries)).is_multiple_of(self.divisor)
+    }
+
+    /// Returns whether a request to Envoy's service is recorded, at least in part.
+    pub(crate) fn has_bill(&self, request: &RateLimitRequest<'_>, bill: &DescriptorBill<'_>) -> bool {
+        let mut ids = bill.bucket_ids().flatten().peekable();
+        if ids.peek().is_none() { self.has_request(request) } else { ids.any(|id| self.has(id)) }
+    }
+}
+
+/// One use of a key by a request of the text protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedKey<'a> {
+    /// The key as it was sent.
+    pub(crate) key: &'a [u8],
+    pub(crate) bucket: KeyBucket<'a>,
+    pub(crate) answer: OverLimit,
+}
+
+/// The bucket that a use of a key changes.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyBucket<'a> {
+    /// That of the key itself, as rewritten.
+    Own(&'a [u8]),
+    /// That of a named limit, whose id the key is.
+    Named(Charge<'a>),
+}
+
+impl<'a> KeyBucket<'a> {
+    /// Returns the bucket of a key whose rule was found.
+    pub(crate) fn new(policy: &'a Policy, found: &'a KeyRuleMatch<'_>) -> Self {
+        let key = found.key.as_ref();
+        let charge = match found.rule.map(|rule| &policy.keys().rules()[rule].limit) {
+            Some(KeyLimit::Use { limit }) => Charge::new(&policy.limits()[*limit], key, 1).ok(),
+            Some(KeyLimit::Rate { .. } | KeyLimit::Never) | None => None,
+        };
+        charge.map_or(Self::Own(key), Self::Named)
+    }
+
+    /// Returns the id that says whether the bucket is in a sample.
+    pub(crate) fn id(&self) -> &[u8] {
+        match self {
+            Self::Own(key) => key,
+            Self::Named(charge) => charge.id(),
+        }
     }
 }
 
@@ -224,6 +277,29 @@ impl TapGuard<'_> {
         reply: &ThrottrReply,
     ) {
         self.each(policy, |recording, key, at| recording.throttr(at, key, request, reply));
+    }
+
+    /// Records a request of the text protocol, with the keys that it used, and its reply if the store decided it.
+    pub(crate) fn text(
+        &mut self,
+        policy: &Arc<Policy>,
+        request: &[u8],
+        keys: &[RecordedKey<'_>],
+        reply: Option<&[u8]>,
+    ) {
+        self.each(policy, |recording, key, at| recording.text(at, key, request, keys, reply));
+    }
+
+    /// Records a request to Envoy's rate limit service and its reply if the store decided it.
+    pub(crate) fn rls(
+        &mut self,
+        policy: &Arc<Policy>,
+        request: &RateLimitRequest<'_>,
+        bill: &DescriptorBill<'_>,
+        outcome: &DescriptorOutcome,
+        reply: Option<&str>,
+    ) {
+        self.each(policy, |recording, key, at| recording.rls(at, key, request, bill, outcome, reply));
     }
 
     fn each(&mut self, policy: &Arc<Policy>, record: impl Fn(&mut Recording, &RandomState, Timestamp)) {

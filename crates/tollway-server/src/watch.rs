@@ -21,7 +21,7 @@ mod top;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use tollway::config::{ShowIds, WatchSettings};
@@ -34,7 +34,7 @@ pub(crate) use self::feed::{LiveFeed, LiveWatcher};
 use self::generations::{Generations, SECONDS, oldest_shown};
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::sketch::Subject;
-use self::sketch::{IdHash, ShortId, SketchKey};
+use self::sketch::{EscapedId, IdHash, ShortId, SketchKey};
 pub(crate) use self::subjects::{KEYS, Subjects, kind_of_limit};
 use self::top::{Entry, Merged, merge};
 
@@ -55,8 +55,6 @@ pub(crate) struct Watch {
     shown_key: RandomState,
     subjects: Subjects,
     started: Instant,
-    /// The time when it started, in seconds since 1970.
-    started_at: f64,
     /// Milliseconds since it started, as of the last tick.
     millis: AtomicU64,
     workers: Vec<Mutex<WorkerWatch>>,
@@ -101,14 +99,12 @@ type PendingCounts<'w> = ArrayVec<(IdHash, Subject, &'w [u8], u64), PENDING>;
 
 impl Watch {
     pub(crate) fn new(settings: WatchSettings, workers: usize) -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             settings,
             key: SketchKey::random(),
             shown_key: RandomState::new(),
             subjects: Subjects::default(),
             started: Instant::now(),
-            started_at: since_1970.as_secs_f64(),
             millis: AtomicU64::new(0),
             workers: (0..workers).map(|_| Mutex::default()).collect(),
         }
@@ -136,8 +132,12 @@ impl Watch {
 
     /// Sets the time that decisions are recorded at.
     fn tick(&self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.started);
-        self.millis.store(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.millis.store(u64::try_from(self.uptime(now).as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns the time since it started.
+    fn uptime(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 
     /// Returns the ids that were denied or spent most, of one name or of all.
@@ -162,7 +162,7 @@ impl Watch {
         let (top, ids) = listed.take(n).unzip();
         let window = millis.saturating_sub(oldest_shown(generation) * SECONDS * 1_000);
         let window = Duration::from_millis(window).as_secs_f64();
-        (TopReport { by, window, total, exact: is_exact, top }, ids)
+        (TopReport { by, window, total: Some(total), exact: Some(is_exact), top }, ids)
     }
 
     /// Returns one line of a list; `None` if the id lost its place since it was counted.
@@ -181,19 +181,20 @@ impl Watch {
         Some((shown, id))
     }
 
-    /// Returns the last denials of all workers, newest first.
-    pub(crate) fn last_denials(&self) -> Vec<LastDenial> {
+    /// Returns the last denials of all workers, newest first. `started_at` is the time when this started, in seconds
+    /// since 1970, by the clock of now: that clock may have been set since.
+    fn last_denials(&self, started_at: f64) -> Vec<LastDenial> {
         let mut last: Vec<_> = self.each_worker().flat_map(|worker| worker.last.to_vec()).collect();
         // A stable sort: those of one tick and one worker stay in their order, which is newest first.
         last.sort_by_key(|denial| std::cmp::Reverse(denial.at));
         last.truncate(LAST);
-        last.iter().filter_map(|denial| self.last_denial(denial)).collect()
+        last.iter().filter_map(|denial| self.last_denial(denial, started_at)).collect()
     }
 
-    fn last_denial(&self, denial: &Denial) -> Option<LastDenial> {
+    fn last_denial(&self, denial: &Denial, started_at: f64) -> Option<LastDenial> {
         let (kind, name) = self.subjects.name(denial.subject)?;
         Some(LastDenial {
-            at: self.started_at + Duration::from_millis(denial.at).as_secs_f64(),
+            at: started_at + Duration::from_millis(denial.at).as_secs_f64(),
             gate: denial.gate.to_owned(),
             limit: name.to_string(),
             kind,
@@ -203,28 +204,33 @@ impl Watch {
         })
     }
 
-    /// Returns the id of a bucket as the configuration says.
+    /// Returns the id of a bucket as the configuration says. It is not cut.
     pub(crate) fn show(&self, limit: &str, id: &[u8]) -> Option<String> {
         self.show_subject(self.subjects.number(kind_of_limit(limit), limit), id)
     }
 
-    /// Returns an id of a limit, a rule or a domain as the configuration says.
+    /// Returns an id of a limit, a rule or a domain as the configuration says. It is not cut: two ids with the same
+    /// start would look alike.
     pub(crate) fn show_subject(&self, subject: Subject, id: &[u8]) -> Option<String> {
-        let mut short = ShortId::EMPTY;
-        short.set(id);
-        self.shown_id(subject, &short)
+        match self.settings.show_ids {
+            ShowIds::Plain => Some(EscapedId(id).to_string()),
+            ShowIds::Hashed => Some(self.hashed_id(subject, id)),
+            ShowIds::Off => None,
+        }
     }
 
-    /// Returns an id as the configuration says.
+    /// Returns an id of a list, of which only the start is kept, as the configuration says.
     fn shown_id(&self, subject: Subject, id: &ShortId) -> Option<String> {
         match self.settings.show_ids {
             ShowIds::Plain => Some(id.to_string()),
-            ShowIds::Hashed => {
-                let bits = self.shown_key.hash_one((subject, id.bytes())) >> (u64::BITS - 4 * HASH_DIGITS);
-                Some(format!("#{bits:0width$x}", width = HASH_DIGITS as usize))
-            }
+            ShowIds::Hashed => Some(self.hashed_id(subject, id.bytes())),
             ShowIds::Off => None,
         }
+    }
+
+    fn hashed_id(&self, subject: Subject, id: &[u8]) -> String {
+        let bits = self.shown_key.hash_one((subject, id)) >> (u64::BITS - 4 * HASH_DIGITS);
+        format!("#{bits:0width$x}", width = HASH_DIGITS as usize)
     }
 
     fn each_worker(&self) -> impl Iterator<Item = MutexGuard<'_, WorkerWatch>> {
@@ -342,9 +348,27 @@ mod tests {
         deny(1, "x");
         deny(1, "y");
         deny(0, "z");
-        let ids: Vec<_> = watch.last_denials().into_iter().map(|denial| denial.id.unwrap()).collect();
+        let ids: Vec<_> = watch.last_denials(0.0).into_iter().map(|denial| denial.id.unwrap()).collect();
         assert_eq!(ids[..5], ["z", "y", "x", "first 99", "first 98"]);
         assert_eq!(ids.len(), LAST);
+        let at = |started_at| watch.last_denials(started_at)[0].at;
+        assert_eq!((at(1_000.0), at(4_600.0)), (1_000.1, 4_600.1), "the clock was set by an hour");
+    }
+
+    /// Lists keep the start of an id only. The audit log and spans have it as a whole.
+    #[test]
+    fn ids_with_the_same_start_are_told_apart() {
+        let [one, other] = ["1", "2"].map(|end| "x".repeat(200) + end);
+        for (show_ids, is_plain) in [(ShowIds::Plain, true), (ShowIds::Hashed, false)] {
+            let watch = Watch::new(WatchSettings { is_on: true, show_ids }, 1);
+            let shown = |id: &str| watch.show("a", id.as_bytes()).unwrap();
+            assert_ne!(shown(&one), shown(&other));
+            assert_eq!(shown(&one) == one, is_plain);
+            // A short id is the same in all places.
+            let subject = watch.subjects.number(SubjectKind::Limit, "a");
+            watch.recorder(0).unwrap().denied("http", subject, b"alice", 1, None);
+            assert_eq!(watch.last_denials(0.0).remove(0).id, Some(shown("alice")));
+        }
     }
 
     #[test]
@@ -353,7 +377,7 @@ mod tests {
             let watch = Watch::new(WatchSettings { is_on: true, show_ids }, 1);
             let subject = watch.subjects.number(SubjectKind::Limit, "a");
             watch.recorder(0).unwrap().denied("http", subject, id, 1, None);
-            watch.last_denials().remove(0).id
+            watch.last_denials(0.0).remove(0).id
         };
         let plain = |id: &[u8]| shown(ShowIds::Plain, id).unwrap();
         assert_eq!(plain(b"a b"), "a b");

@@ -26,11 +26,12 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-/// Returns a time as a person says it: `0.05 s`, `41 s`, `5 min 41 s`, `3 d 4 h`.
+/// Returns a time as a person says it, and as the console does: `0.046 s`, `41 s`, `5 min 41 s`, `3 d 4 h`.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 10.0 {
-        let decimals = if seconds < 1.0 { 2 } else { 1 };
-        return format!("{seconds:.decimals$} s");
+        // Two digits, without zeros at the end.
+        let rounded: f64 = format!("{seconds:.1e}").parse().unwrap_or(seconds);
+        return format!("{rounded} s");
     }
     // A float that is too large for the integer is the largest one.
     #[expect(
@@ -67,18 +68,13 @@ mod tests {
         }
         assert_eq!((range(5, 5), range(1_000, 1_200)), ("5".to_owned(), "1,000 to 1,200".to_owned()));
         assert_eq!((percent(Some(0.412)), percent(None)), ("41.2 %".to_owned(), "–".to_owned()));
-        for (seconds, text) in [
-            (0.0, "0.00 s"),
-            (0.046, "0.05 s"),
-            (9.94, "9.9 s"),
-            (40.2, "41 s"),
-            (341.0, "5 min 41 s"),
-            (3_600.0, "1 h"),
-            (273_600.0, "3 d 4 h"),
-            (f64::INFINITY, "213503982334601 d 7 h"),
-        ] {
+        // The console has its own function, and a test with the same cases.
+        let cases: Vec<(f64, String)> =
+            serde_json::from_str(include_str!("../tests/durations.json")).unwrap();
+        for (seconds, text) in cases {
             assert_eq!(duration(seconds), text);
         }
+        assert_eq!(duration(f64::INFINITY), "213503982334601 d 7 h");
         assert_eq!((latency(21e-6), latency(0.001_48)), ("21 µs".to_owned(), "1.5 ms".to_owned()));
     }
 }

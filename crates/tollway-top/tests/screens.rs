@@ -81,9 +81,9 @@ fn snapshot() -> Value {
             ],
         },
         "gates": [
-            {"name": "http", "address": "0.0.0.0:8080", "connections": 412, "max_connections": 10_000, "refused": 0, "cut": 3, "requests": 1_290},
-            {"name": "text", "address": "0.0.0.0:2000", "connections": null, "max_connections": null, "refused": 0, "cut": 0, "requests": 10},
-            {"name": "admin", "address": "127.0.0.1:8082", "connections": 2, "max_connections": 100, "refused": 0, "cut": 0, "requests": null},
+            {"name": "http", "address": "0.0.0.0:8080", "connections": 412, "max_connections": 10_000, "refused": 0, "evicted": 3, "requests": 1_290},
+            {"name": "text", "address": "0.0.0.0:2000", "connections": null, "max_connections": null, "refused": 0, "evicted": 0, "requests": 10},
+            {"name": "admin", "address": "127.0.0.1:8082", "connections": 2, "max_connections": 100, "refused": 0, "evicted": 0, "requests": null},
         ],
         "top_denied": [
             busy("LoginsPerAccount", "mallory", (2_901, 2_933), Some(341.2)),

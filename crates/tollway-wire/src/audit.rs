@@ -14,6 +14,9 @@ use tollway_core::Timestamp;
 
 use crate::rfc3339::Rfc3339;
 
+/// The outcome of a change about which the store gave no answer. It may have been made all the same.
+pub const UNKNOWN: &str = "unknown";
+
 /// One line of an audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditLine {
@@ -22,7 +25,7 @@ pub struct AuditLine {
     pub at: Timestamp,
     /// The name of the token, `client certificate`, `anyone`, `signal` or `file`.
     pub who: Box<str>,
-    /// The change: `reset`, `refund`, `override` or `reload`.
+    /// The change: `reset`, `refund`, `override`, `reload`, `export` or `import`.
     pub what: &'static str,
     /// The gate that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,10 +42,13 @@ pub struct AuditLine {
     /// The units that were given back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
+    /// The number by which a client asked for a page of an export.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
     /// The file that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Box<str>>,
-    /// The outcome of a reload, or the kind of change that an override had.
+    /// The outcome of a reload, the kind of change that an override had, or [`UNKNOWN`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<&'static str>,
 }
@@ -59,6 +65,7 @@ impl AuditLine {
             limit: None,
             id: None,
             cost: None,
+            page: None,
             file: None,
             outcome: None,
         }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! It has three layers, each usable alone: [`Framer`] finds complete requests in the read buffer, [`HttpCommand`] reads
-//! a body or a query string, and [`ResponseWriter`] writes the response. The framing is our own, on top of `httparse`,
-//! for two reasons: the bookkeeping of a general server costs more than a decision of the limiter, and everything that
-//! a peer can make us store must have a bound here.
+//! a body, and [`ResponseWriter`] writes the response. The framing is our own, on top of `httparse`, for two reasons:
+//! the bookkeeping of a general server costs more than a decision of the limiter, and everything that a peer can make
+//! us store must have a bound here.
 
 mod buckets_page;
 mod command;

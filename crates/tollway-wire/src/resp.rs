@@ -55,8 +55,12 @@ pub const LINE_MAX: usize = 64 << 10;
 /// The longest command, in bytes, with the lengths of its words.
 pub const COMMAND_MAX: usize = 1 << 20;
 
-/// The most words that a command can have, its name included.
+/// The most words that a command can have, its name included. One with more gets an error, and the next is read.
 pub const WORDS_MAX: usize = 32;
+
+/// The most words of a command that are skipped to find the next one. They are skipped again each time that more of
+/// the command arrives, so more of them, byte by byte, would take a worker's time from other clients.
+pub const SKIPPED_WORDS_MAX: usize = 1024;
 
 /// The longest key, the longest id and the longest value of a selector, in bytes.
 pub const KEY_MAX: usize = 512;

@@ -22,7 +22,7 @@ use tollway_core::descriptor::DescriptorStatus;
 use tollway_core::{Charge, Decision};
 
 pub use descriptor_set::file_descriptor_set;
-pub use json::{from_json, put_json, put_trace_json};
+pub use json::{from_json, put_json, put_trace_json, put_trace_request};
 pub use protobuf::{RlsDecodeError, decode, encode};
 
 use crate::http::rate_limit_headers::{HeaderSink, add_decision_headers};

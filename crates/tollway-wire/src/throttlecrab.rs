@@ -39,8 +39,19 @@ pub(crate) enum ThrottlecrabError {
     #[error("\"{field}\" must not be below 0")]
     Negative { field: &'static str },
     /// Numbers that make no token bucket.
-    #[error(transparent)]
+    #[error("{}", in_fields(.0))]
     Numbers(#[from] NumbersError),
+}
+
+/// Returns the text of an error with the names that the numbers have in this dialect.
+fn in_fields(error: &NumbersError) -> String {
+    let text = error.to_string();
+    for (name, field) in [("burst", "max_burst"), ("count", "count_per_period"), ("period", "period")] {
+        if let Some(rest) = text.strip_prefix(name).filter(|rest| rest.starts_with(' ')) {
+            return format!("\"{field}\"{rest}");
+        }
+    }
+    text
 }
 
 impl ThrottlecrabCall {

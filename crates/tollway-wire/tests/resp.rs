@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use tollway_core::{Decision, Nanos, Refund, Verb, Verdict};
 use tollway_wire::resp::{
     COMMAND_MAX, CommandError, Decoded, KEY_MAX, LINE_MAX, ReplyWriter, RespCommand, RespFramingError,
-    RespVersion, ThrottleUse, WORDS_MAX, Words, decode, encode_command, reply_len, reply_text,
+    RespVersion, SKIPPED_WORDS_MAX, ThrottleUse, WORDS_MAX, Words, decode, encode_command, reply_len,
+    reply_text,
 };
 
 /// Returns the commands that are found in `bytes` when they arrive in pieces that end at `cuts`.
@@ -91,7 +92,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    prop::collection::vec(word(), 1..8)
+    prop_oneof![20 => prop::collection::vec(word(), 1..8), 1 => prop::collection::vec(word(), 30..36)]
 }
 
 fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
@@ -122,8 +123,9 @@ proptest! {
         let len = inbox.len();
         inbox.extend(more);
         let mut found = Words::new();
-        prop_assert_eq!(decode(&inbox, &mut found), Ok(Some((Decoded::Command, len))));
-        prop_assert_eq!(found.to_vec(), words);
+        let expected = if words.len() > WORDS_MAX { Decoded::TooManyWords } else { Decoded::Command };
+        prop_assert_eq!(decode(&inbox, &mut found), Ok(Some((expected, len))));
+        prop_assert_eq!(found.to_vec(), words[..words.len().min(WORDS_MAX)].to_vec());
         for cut in 0..len {
             prop_assert_eq!(decoded(&inbox[..cut]), Ok(None));
         }
@@ -212,7 +214,7 @@ proptest! {
 fn lengths_are_refused_before_anything_waits_for_them() {
     for (bytes, expected) in [
         ("*2147483647\r\n", RespFramingError::TooManyWords),
-        ("*33\r\n", RespFramingError::TooManyWords),
+        ("*1025\r\n", RespFramingError::TooManyWords),
         ("*99999999999999999999\r\n", RespFramingError::TooManyWords),
         ("*999999999999999999999", RespFramingError::InvalidLength),
         ("*-1\r\n", RespFramingError::InvalidLength),
@@ -256,7 +258,31 @@ fn a_command_has_at_most_a_megabyte_and_32_words() {
     let plain = vec![b'x'; LINE_MAX];
     assert_eq!(decoded(&plain[1..]), Ok(None));
     assert_eq!(decoded(&plain), Err(RespFramingError::LineTooLong));
-    assert_eq!(decoded(format!("{}\r\n", "x ".repeat(33)).as_bytes()), Err(RespFramingError::TooManyWords));
+    let numbers = [&b"*40\r\n$1048540\r\n"[..], &[b'x'; 1_048_540], b"\r\n:1\r\n:1\r\n:1\r\n"].concat();
+    assert_eq!(decoded(&numbers), Ok(None));
+    assert_eq!(decoded(&[&numbers[..], b":1\r\n:1\r\n"].concat()), Err(RespFramingError::TooLong));
+}
+
+/// Clients send all that was not answered again when a connection is closed, so a command with too many words is
+/// skipped, and the next one is found.
+#[test]
+fn a_command_with_too_many_words_is_skipped() {
+    for count in [WORDS_MAX + 1, 35, SKIPPED_WORDS_MAX] {
+        let array = encoded(&vec![b"x".to_vec(); count]);
+        let line = format!("{}\r\n", "x ".repeat(count)).into_bytes();
+        for command in [array, line] {
+            let inbox = [&command[..], b"PING\r\n"].concat();
+            let mut words = Words::new();
+            assert_eq!(decode(&inbox, &mut words), Ok(Some((Decoded::TooManyWords, command.len()))));
+            assert_eq!(words.to_vec(), [b"x"; WORDS_MAX]);
+            let next = decode(&inbox[command.len()..], &mut words);
+            assert_eq!((next, words.to_vec()), (Ok(Some((Decoded::Command, 6))), vec![&b"PING"[..]]));
+            for cut in 0..command.len() {
+                assert_eq!(decoded(&command[..cut]), Ok(None));
+            }
+        }
+    }
+    assert!(CommandError::TooManyWords.to_string().contains("at most 32 words"));
 }
 
 #[test]
@@ -294,7 +320,7 @@ fn parse<'w, 'a>(words: &'w [&'a [u8]]) -> Result<RespCommand<'w, 'a>, CommandEr
 }
 
 #[test]
-fn an_error_that_closes_is_a_long_key_or_a_browser() {
+fn only_a_browser_is_closed_after_its_error() {
     let (long, fits) = ([b'k'; KEY_MAX + 1], [b'k'; KEY_MAX]);
     for words in [
         &[&b"CL.THROTTLE"[..], &long, b"1", b"1", b"1"][..],
@@ -304,18 +330,18 @@ fn an_error_that_closes_is_a_long_key_or_a_browser() {
         &[b"PTTL", &long],
     ] {
         let error = parse(words).unwrap_err();
-        assert!(error == CommandError::KeyTooLong && error.closes());
+        assert!(error == CommandError::KeyTooLong && !error.closes());
     }
     assert!(parse(&[b"CL.THROTTLE", &fits, b"1", b"1", b"1"]).is_ok());
     let words = [&b"TOLL"[..], b"SPEND", b"Login", &long];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
     assert_eq!(request.charges().next(), Some(Err(CommandError::IdTooLong)));
-    assert!(CommandError::IdTooLong.closes());
+    assert!(!CommandError::IdTooLong.closes() && !CommandError::TooManyWords.closes());
     let value = [b"user=", &long[..]].concat();
     let words = [&b"TOLL"[..], b"CHECK", b"RULE", b"upload", &value];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
     let error = request.rules().unwrap_err();
-    assert!(error == CommandError::ValueTooLong && error.closes());
+    assert!(error == CommandError::ValueTooLong && !error.closes());
     let words = [&b"TOLL"[..], b"CHECK", b"RULE", b"upload", &value[..value.len() - 1]];
     let Ok(RespCommand::Toll(request)) = parse(&words) else { panic!("it has the right words") };
     assert!(request.rules().is_ok());

@@ -37,7 +37,8 @@ impl Clock {
         Self(TimeSource::Monotonic { counter, started })
     }
 
-    /// Returns this clock, but so that it is `now` at this moment. A manual clock stays as it is.
+    /// Returns this clock, but so that it is `now` at this moment. A manual clock stays as it is, unless it takes the
+    /// place of a machine's.
     #[cfg(feature = "journal")]
     pub(crate) fn resumed_at(self, now: Timestamp) -> Self {
         match self.0 {
@@ -45,7 +46,12 @@ impl Clock {
                 let started = now.as_nanos().wrapping_sub(counter.delta_as_nanos(0, counter.raw()));
                 Self(TimeSource::Monotonic { counter, started })
             }
-            manual @ TimeSource::Manual(_) => Self(manual),
+            TimeSource::Manual(time) => {
+                if !time.is_sent {
+                    time.nanos.store(now.as_nanos(), Ordering::Relaxed);
+                }
+                Self(TimeSource::Manual(time))
+            }
         }
     }
 

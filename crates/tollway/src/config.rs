@@ -298,7 +298,10 @@ fn read_policy(
             }
             _ if has_numbers(&entry.value) => limits.limit(entry, errors),
             _ => {
-                unknown_field(entry, "a file", &SECTIONS, errors);
+                let is_of_domain =
+                    entries.iter().any(|entry| envoy::DOMAIN_FIELDS.contains(&&*entry.key.text));
+                let domain_fields: &[_] = if is_of_domain { &envoy::DOMAIN_FIELDS } else { &[] };
+                unknown_field(entry, "a file", &[&SECTIONS[..], domain_fields].concat(), errors);
                 continue;
             }
         }

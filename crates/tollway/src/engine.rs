@@ -30,6 +30,8 @@ mod inspection;
 mod journaled;
 #[cfg(feature = "journal")]
 mod moved;
+#[cfg(feature = "simulation")]
+mod simulated_journal;
 mod verbs;
 
 #[cfg(feature = "yaml")]
@@ -48,12 +50,16 @@ pub use self::journaled::JournalOpenError;
 pub use self::moved::JournalExport;
 #[cfg(feature = "journal")]
 pub(crate) use self::moved::policy_of;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::simulated_journal::SimulatedJournal;
 pub use self::verbs::{Charges, VerbAnswer};
 use crate::clock::Clock;
 #[cfg(feature = "yaml")]
 use crate::config::Config;
 #[cfg(all(feature = "journal", feature = "yaml"))]
 use crate::config::StoreUrl;
+use crate::reports::KnownDelays;
 use crate::store::memory::{Memory, MemoryBounds, MemoryStats};
 use crate::store::{Health, Redis, Store};
 
@@ -79,11 +85,13 @@ struct Parts {
     memory: Memory,
     /// The start after which buckets may be missing in memory.
     lost: Option<LostBuckets>,
+    /// The delays that a master has published, if a journal keeps them.
+    delays: Option<Arc<KnownDelays>>,
 }
 
 impl Parts {
     fn new(policy: Policy, memory: Memory, lost: Option<LostBuckets>) -> Self {
-        Self { policy: CurrentPolicy::new(after_loss(policy, lost)), memory, lost }
+        Self { policy: CurrentPolicy::new(after_loss(policy, lost)), memory, lost, delays: None }
     }
 }
 
@@ -154,6 +162,12 @@ impl Engine {
     #[cfg(feature = "simulation")]
     pub fn drop_former(&self) {
         self.parts.memory.keep_former(tollway_core::FormerBuckets::default());
+    }
+
+    /// Returns the delays that the journal keeps, or `None` without a journal. A master adds those that it publishes,
+    /// and finds those that were in force when the process before ended.
+    pub fn journaled_delays(&self) -> Option<Arc<KnownDelays>> {
+        self.parts.delays.clone()
     }
 
     /// Returns the clock that decisions are made by.

@@ -33,6 +33,13 @@ pub(crate) struct BucketHash {
     shard: u64,
 }
 
+/// The hash of an id alone: all buckets of the id are found by it, each with the fingerprint of its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdHash {
+    tag: u64,
+    shard: u64,
+}
+
 /// The part of a hash that a slot keeps. A table keeps its slots in the order of their tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(u64);
@@ -61,33 +68,63 @@ impl HashKey {
         self.hash_marked(charge.bucket_fingerprint(), charge.id(), charge.limit().is_inline())
     }
 
+    /// Hashes the buckets of several charges in turn. Those of one bill usually have one id, which is hashed once.
+    #[inline]
+    pub(crate) fn hash_each<'c>(&self, charges: &'c [Charge<'_>]) -> impl Iterator<Item = BucketHash> {
+        let mut last: Option<(&'c [u8], IdHash)> = None;
+        charges.iter().map(move |charge| {
+            let id = match last {
+                Some((id, hash)) if id == charge.id() => hash,
+                _ => self.hash_id(charge.id()),
+            };
+            last = Some((charge.id(), id));
+            id.bucket(charge.bucket_fingerprint(), mark_of(charge.limit().is_inline()))
+        })
+    }
+
     /// Hashes an id under a limit with this fingerprint, whose buckets clients make or not.
     #[inline]
     pub(crate) fn hash_marked(&self, fingerprint: u64, id: &[u8], client_made: bool) -> BucketHash {
-        // Without a branch: a server that mixes both kinds would mispredict it.
-        self.marked(fingerprint, id, if client_made { Tag::CLIENT_MADE } else { 0 })
+        self.hash_id(id).bucket(fingerprint, mark_of(client_made))
     }
 
     /// Hashes an id under a limit with this fingerprint. The shard depends on the id alone: the buckets of one id under
     /// several limits are then behind one lock.
     #[inline]
     pub(crate) fn hash_of(&self, fingerprint: u64, id: &[u8]) -> BucketHash {
-        self.marked(fingerprint, id, 0)
+        self.hash_id(id).bucket(fingerprint, 0)
     }
 
     /// Hashes the name of a bucket that clients make at will, without a limit that somebody configured.
     #[inline]
     pub(crate) fn hash_client_made(&self, fingerprint: u64, name: &[u8]) -> BucketHash {
-        self.marked(fingerprint, name, Tag::CLIENT_MADE)
+        self.hash_id(name).bucket(fingerprint, Tag::CLIENT_MADE)
     }
 
     #[inline]
-    fn marked(&self, fingerprint: u64, id: &[u8], mark: u64) -> BucketHash {
-        let tag = rapidhash_v3_nano_inline::<true, true>(id, &self.tag) ^ fingerprint;
-        // Without the last step of mixing: some bits of it only choose the shard.
-        let shard = rapidhash_v3_nano_inline::<false, true>(id, &self.shard);
-        BucketHash { tag: Tag((tag & !Tag::MARKS).max(Tag::MIN) | mark), shard }
+    fn hash_id(&self, id: &[u8]) -> IdHash {
+        IdHash {
+            tag: rapidhash_v3_nano_inline::<true, true>(id, &self.tag),
+            // Without the last step of mixing: some bits of it only choose the shard.
+            shard: rapidhash_v3_nano_inline::<false, true>(id, &self.shard),
+        }
     }
+}
+
+impl IdHash {
+    /// Returns the hash of the bucket that the id has under the limit with this fingerprint.
+    #[inline]
+    fn bucket(self, fingerprint: u64, mark: u64) -> BucketHash {
+        let tag = (self.tag ^ fingerprint) & !Tag::MARKS;
+        BucketHash { tag: Tag(tag.max(Tag::MIN) | mark), shard: self.shard }
+    }
+}
+
+/// Returns the mark of a bucket that a client made or not. Without a branch: a server that mixes both kinds would
+/// mispredict it.
+#[inline]
+const fn mark_of(client_made: bool) -> u64 {
+    client_made as u64 * Tag::CLIENT_MADE
 }
 
 impl BucketHash {

@@ -11,8 +11,10 @@ mod numbers;
 mod owner;
 mod reader;
 mod recovery;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 mod simulated_disk;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod start;
 mod state;
 #[cfg(test)]
@@ -24,18 +26,30 @@ use std::path::PathBuf;
 
 use tollway_core::Nanos;
 
-pub(crate) use self::disk::Directory;
+pub(crate) use self::disk::{Directory, Disk};
+#[cfg(feature = "simulation")]
+pub(crate) use self::format::Stamp;
 pub(crate) use self::format::{BlockEncoder, BucketVisitor, Seal};
 pub use self::format::{FileKind, HeaderError};
 pub(crate) use self::numbers::encode_numbers;
 pub use self::owner::{JournalOwner, TakeOverError};
 pub use self::reader::FileSummary;
 pub use self::recovery::JournalError;
-pub(crate) use self::start::{HashIdentity, JournalStart};
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::simulated_disk::{Faults, SimulatedDisk};
+#[cfg(feature = "simulation")]
+pub(crate) use self::simulation::JournalDriver;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::start::Machine;
+#[cfg(not(feature = "simulation"))]
+pub(crate) use self::start::Machine;
+pub(crate) use self::start::{HashIdentity, JournalStart, Loaded};
 pub(crate) use self::state::{AnyState, Input, JournalState, put_varint, with_kind, with_state};
 pub(crate) use self::thread::JournalThread;
-pub(crate) use self::writer::BucketSource;
 pub use self::writer::JournalStats;
+pub(crate) use self::writer::{BucketSource, Journal};
 
 /// The settings of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]

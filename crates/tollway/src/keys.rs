@@ -39,6 +39,12 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub struct KeyLimiter {
     engine: Engine,
+    rules: CachedRules,
+}
+
+/// The rules that were found, and buffers.
+#[derive(Debug)]
+struct CachedRules {
     /// The policy that `cache` is about.
     policy: Arc<Policy>,
     cache: KeyRuleCache,
@@ -133,14 +139,15 @@ impl KeyLimiter {
     /// Makes a limiter of keys that asks this engine.
     pub fn new(engine: Engine) -> Self {
         let (policy, cache) = (engine.policy(), KeyRuleCache::new());
-        Self { engine, policy, cache, readings: Vec::new(), decisions: Vec::new() }
+        let rules = CachedRules { policy, cache, readings: Vec::new(), decisions: Vec::new() };
+        Self { engine, rules }
     }
 
     /// Finds the rule of a key, and what the key is rewritten to. Counts nothing.
     pub fn find<'k>(&mut self, policy: &Arc<Policy>, key: &'k [u8]) -> KeyRuleMatch<'k> {
-        self.hold_to(policy);
+        self.rules.hold_to(policy);
         let hash = self.engine.memory().hash_key(key);
-        self.cache.find(policy.keys(), key, hash)
+        self.rules.cache.find(policy.keys(), key, hash)
     }
 
     /// Makes one use of each key, and passes the outcomes to `answer`, in order. All that must be waited for is asked
@@ -149,12 +156,36 @@ impl KeyLimiter {
         &mut self,
         policy: &Arc<Policy>,
         keys: &[impl AsRef<[u8]>],
+        answer: impl FnMut(KeyUses<'_>),
+    ) {
+        self.decide_by(None, policy, keys, answer).await;
+    }
+
+    /// Makes one use of each key as [`decide`](Self::decide) does, by the clock of a view of its engine
+    /// ([`Engine::with_clock`]) if there is one.
+    pub async fn decide_by(
+        &mut self,
+        view: Option<&Engine>,
+        policy: &Arc<Policy>,
+        keys: &[impl AsRef<[u8]>],
+        answer: impl FnMut(KeyUses<'_>),
+    ) {
+        self.rules.decide(view.unwrap_or(&self.engine), policy, keys, answer).await;
+    }
+}
+
+impl CachedRules {
+    async fn decide(
+        &mut self,
+        engine: &Engine,
+        policy: &Arc<Policy>,
+        keys: &[impl AsRef<[u8]>],
         mut answer: impl FnMut(KeyUses<'_>),
     ) {
         self.hold_to(policy);
         let rules = policy.keys().rules();
         for keys in keys.chunks(BATCH) {
-            let memory = self.engine.memory();
+            let memory = engine.memory();
             let hashes: ArrayVec<BucketHash, BATCH> =
                 keys.iter().map(|key| memory.hash_key(key.as_ref())).collect();
             // Two short loops: the shorter, the more of its pages the processor looks for at the same time.
@@ -173,9 +204,9 @@ impl KeyLimiter {
                 found.push(found_key);
             }
             if has_named {
-                self.use_named(policy, &found, &mut answer).await;
+                self.use_named(engine, policy, &found, &mut answer).await;
             } else {
-                self.use_rates(&found, &mut answer).await;
+                self.use_rates(engine, &found, &mut answer).await;
             }
         }
     }
@@ -189,11 +220,16 @@ impl KeyLimiter {
     }
 
     /// Makes one use of each key, none of which is an id of a named limit.
-    async fn use_rates(&mut self, keys: &[HashedKey<'_, '_>], answer: &mut impl FnMut(KeyUses<'_>)) {
+    async fn use_rates(
+        &mut self,
+        engine: &Engine,
+        keys: &[HashedKey<'_, '_>],
+        answer: &mut impl FnMut(KeyUses<'_>),
+    ) {
         let mut updates: ArrayVec<RateUpdate<'_>, BATCH> = ArrayVec::new();
         updates.extend(keys.iter().filter_map(rate_update));
         self.readings.clear();
-        self.engine.update_rates(&updates, &mut self.readings).await;
+        engine.update_rates(&updates, &mut self.readings).await;
         answer(KeyUses {
             keys: keys.iter(),
             readings: self.readings.iter(),
@@ -205,6 +241,7 @@ impl KeyLimiter {
     /// Makes one use of each key, some of which are ids of named limits.
     async fn use_named(
         &mut self,
+        engine: &Engine,
         policy: &Policy,
         keys: &[HashedKey<'_, '_>],
         answer: &mut impl FnMut(KeyUses<'_>),
@@ -229,7 +266,7 @@ impl KeyLimiter {
                 }
             }
         }
-        let Self { engine, readings, decisions, .. } = self;
+        let Self { readings, decisions, .. } = self;
         readings.clear();
         decisions.clear();
         let updating = engine.update_rates(&updates, readings);

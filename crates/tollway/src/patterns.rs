@@ -27,7 +27,7 @@ use regex_automata::nfa::thompson::{NFA, WhichCaptures};
 use regex_automata::util::{interpolate, syntax};
 use regex_automata::{Input, MatchKind, PatternSet};
 use thiserror::Error;
-use tollway_core::KeyMatcher;
+use tollway_core::{KeyMatcher, KeyPatterns};
 
 use crate::cause::Cause;
 
@@ -295,6 +295,14 @@ impl KeyMatcher for Patterns {
 
     fn first_match(&self, rewritten: &[u8]) -> Option<usize> {
         first(&self.any_rule, rewritten, 0)
+    }
+
+    fn patterns(&self) -> Option<KeyPatterns<'_>> {
+        let rewrites = self.rewrites.iter().map(|rewrite| (rewrite.pattern.as_str(), rewrite.replacement()));
+        Some(KeyPatterns {
+            rewrites: rewrites.collect(),
+            rules: self.rules.iter().map(Pattern::as_str).collect(),
+        })
     }
 }
 

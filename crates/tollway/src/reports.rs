@@ -1,6 +1,10 @@
 //! The reports that gatekeepers send to a Smockron master, and the delays that the master publishes.
 
+mod known_delays;
+
 use tollway_core::{Domain, Timestamp};
+
+pub use self::known_delays::{KnownDelays, PublishedDelay};
 
 /// A request that a gatekeeper let through, immediately or after a delay.
 #[derive(Clone, Copy, Debug)]

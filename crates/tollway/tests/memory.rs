@@ -7,7 +7,8 @@ use tollway::core::algorithm::{Bucket, SlidingLogState, TokenBucket};
 use tollway::core::{
     Bill, Decision, InlineAlgorithm, InlineLimit, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict,
 };
-use tollway::store::memory::Memory;
+use tollway::engine::Engine;
+use tollway::store::memory::{Memory, MemoryBounds};
 use tollway::{Clock, Limiter};
 
 const LIMITS: &str = "
@@ -79,6 +80,15 @@ fn the_buckets_of_inline_limits_are_made_by_clients() {
     assert_eq!((memory.stats().buckets, memory.stats().client_buckets), (3, 2));
     memory.reset(&limit.charge(&fast, b"c", 1).unwrap());
     assert_eq!((memory.stats().buckets, memory.stats().client_buckets), (2, 1));
+}
+
+#[test]
+fn clients_can_make_as_many_buckets_as_there_are_and_no_more() {
+    let bounds = |max_client_buckets| MemoryBounds { max_buckets: 10, max_client_buckets };
+    for fits in [None, Some(0), Some(10)] {
+        assert_eq!(bounds(fits).checked(), Ok(bounds(fits)));
+    }
+    assert!(bounds(Some(11)).checked().is_err());
 }
 
 #[test]
@@ -404,6 +414,41 @@ fn a_bucket_is_kept_through_several_changes_of_its_limit() {
     assert_eq!(limiter.sweep(usize::MAX), 0);
     let left = limiter.check("Slowed", "a", 0).unwrap();
     assert_eq!((left.remaining, left.reset_nanos), (1, Nanos::from_secs(900)));
+}
+
+/// An expired bucket stays in the store because another limit was changed. The limit that it is of got other numbers
+/// twice, and then those of the bucket again: it was found in the place of the newer one, which was spent.
+#[test]
+fn numbers_that_come_back_find_no_bucket_from_before() {
+    let clock = Clock::manual(at(0));
+    let policy = |numbers: &str, other: u64| {
+        let other = format!("Other: {{ burst: 10, count: 1, period: {other}h }}");
+        Config::parse(&format!("limits: {{ A: {{ {numbers} }}, {other} }}"), "limits").unwrap().policy
+    };
+    let [first, quick, slow] = [
+        "burst: 4, count: 5, period: 60s",
+        "burst: 10, count: 8, period: 7s",
+        "burst: 4, count: 1, period: 1h",
+    ];
+    let engine = Engine::with(policy(first, 1), Memory::new(100), clock.clone());
+    let limiter = engine.blocking();
+    let spend = |seconds, cost| {
+        clock.set(at(seconds));
+        let policy = engine.policy();
+        let charge = policy.charge("A", b"a", cost).unwrap();
+        limiter.settle(&[Bill::one(&charge)])[0]
+    };
+    engine.reload(policy(first, 2));
+    assert!(spend(1, 1).allowed());
+    for (seconds, numbers) in [(2, quick), (100, slow)] {
+        clock.set(at(seconds));
+        engine.reload(policy(numbers, 2));
+    }
+    assert!(spend(101, 4).allowed());
+    clock.set(at(200));
+    engine.reload(policy(first, 2));
+    let decision = spend(201, 1);
+    assert_eq!((decision.allowed(), decision.reset_nanos), (false, Nanos::from_secs(47)));
 }
 
 #[test]

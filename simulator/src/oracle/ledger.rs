@@ -109,6 +109,14 @@ impl Ledger {
         }
     }
 
+    /// Takes over what another ledger knows of one id.
+    pub(crate) fn adopt(&mut self, other: &Self, key: (LimitName, Id)) {
+        match other.ids.get(&key) {
+            Some(grants) => drop(self.ids.insert(key, *grants)),
+            None => drop(self.ids.remove(&key)),
+        }
+    }
+
     /// Returns the grants of an id as they are now, under these numbers.
     fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Grants {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));

@@ -129,6 +129,25 @@ impl Model {
         self.changed.push((limit, id));
     }
 
+    /// Takes everything that an id may have.
+    pub(crate) fn empty(&mut self, line: &Line, now: Timestamp) {
+        self.buckets.remove(&(line.limit, line.id));
+        self.spend(line, line.algorithm.cost_max(), now);
+    }
+
+    /// Takes over one bucket of another store.
+    pub(crate) fn adopt(&mut self, other: &Self, limit: LimitName, id: Id) {
+        match other.buckets.get(&(limit, id)) {
+            Some(kept) => drop(self.buckets.insert((limit, id), kept.clone())),
+            None => drop(self.buckets.remove(&(limit, id))),
+        }
+    }
+
+    /// Takes over what another store knows of a user, and of everybody together.
+    pub(crate) fn adopt_log(&mut self, other: &Self, user: AskedRule) {
+        self.logs.insert(user, other.logs.get(&user).cloned().unwrap_or_default());
+    }
+
     /// Changes the numbers of a limit at this moment.
     pub(crate) fn change(&mut self, limit: LimitName, old: &Algorithm, new: &Algorithm, now: Timestamp) {
         let former = self.former.entry(limit).or_default();
@@ -157,6 +176,12 @@ impl Model {
         );
         peeked.take_over(line);
         peeked.alone(line, now)
+    }
+
+    /// Returns the answer to the rule alone, for this user.
+    pub(crate) fn peek_rule(&self, user: AskedRule, now: Timestamp) -> Decision {
+        let rules: Vec<_> = user.map(|user| self.ruling(user, now)).into_iter().collect();
+        naive::answer(None, &[], &rules)
     }
 
     /// Forgets everything.

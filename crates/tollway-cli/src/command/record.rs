@@ -28,16 +28,17 @@ const UNREADABLE: &str = "cannot read an event of the server";
 
 /// Record the decisions of a running server as a trace, which "tollway replay" reads
 ///
-/// Writes a line for each spend, check, refund, reset, rule, inline limit and Throttr request that the server decides,
-/// with its time and the reply that it got. The first line is the policy of the server, so the trace can be replayed as
-/// it is, or with other limits. Times count from the start of the recording.
+/// Writes a line for each spend, check, refund, reset and rule that the server decides, and for each request of an
+/// inline limit, of Throttr, of the text protocol and of Envoy's rate limit service, with its time and its reply. The
+/// first line is the policy of the server, so the trace can be replayed as it is, or with other limits. Times
+/// count from the start of the recording.
 ///
 /// --sample 1/16 records one of 16 ids, with all of its requests: their replies are the same in a replay, which they
 /// would not be if requests were left out. --hash-ids writes a keyed hash in the place of each id. The server makes the
-/// key for this recording, and nobody else has it.
+/// key for this recording, and nobody else has it. The gates text and rls are not recorded then.
 ///
-/// The gates text, smockron and rls are not recorded; the last line counts what was left out. Ctrl-C ends the
-/// recording, and the file is complete. A server with tokens asks for one with the scope admin.
+/// The gate smockron is not recorded; the last line counts what was left out. Ctrl-C ends the recording; the file is
+/// complete then. A server with tokens asks for one with the scope admin.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -205,7 +206,7 @@ impl TraceFile {
     fn finish(&mut self) -> anyhow::Result<()> {
         let Self { decisions, missed, skipped, .. } = *self;
         let summary = format!(
-            "{decisions} decisions, {missed} missed, {skipped} that no line can have, such as those of the text gate"
+            "{decisions} decisions, {missed} missed, {skipped} that no line can have; see docs/traces.md"
         );
         self.comment(std::slice::from_ref(&summary))?;
         let flushed = self.out.flush();

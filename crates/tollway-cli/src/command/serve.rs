@@ -17,7 +17,7 @@ use tollway::journal::{JournalOwner, JournalSettings};
 use tollway::store::memory::{BoundsError, MemoryBounds};
 use tollway::{Clock, Config};
 use tollway_server::{
-    BindError, ConfigFile, GateTlsError, KeyFileError, ReservedPorts, Server, Settings, Signals,
+    BindError, ConfigFile, GateTlsError, KeyFileError, ReservedPorts, Server, Settings, Signals, StartChecks,
     TokenFileError,
 };
 use tracing::info;
@@ -133,6 +133,11 @@ impl Serve {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let reserved = if self.take_over {
+            // Before the server that runs is ended: it is better than none.
+            let (audit, otel) = (config.audit.as_deref(), config.otel.as_ref());
+            StartChecks { gates: &gates, require_auth: self.require_auth, audit, otel }
+                .run()
+                .map_err(|error| cannot_start(error, &config.named_files, self.config.as_deref()))?;
             take_over(journal.as_ref(), &gates, self.config.as_deref())?
         } else {
             ReservedPorts::default()

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tollway::config::{Config, ConfigError, ConfigErrors, describe};
 use tollway::core::ErrorChain;
-use tollway_server::{NO_TOKENS, check_key_file, check_tls_files, check_token_file, open_gates};
+use tollway_server::{
+    NO_TOKENS, check_key_file, check_tls_files, check_token_file, open_gates, plain_text_gates,
+};
 
 use super::Outcome;
 use crate::output::OutputError;
@@ -15,8 +17,9 @@ use crate::output::OutputError;
 ///
 /// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form
 /// with the names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix
-/// it. Fields that have no effect, and gates that everybody who can reach them may use, are warnings. The certificates,
-/// token files and HMAC keys of gates are checked as well, and their contents are never printed.
+/// it. Fields that have no effect, gates that everybody who can reach them may use, and gates whose tokens cross the
+/// network as plain text are warnings. The certificates, token files and HMAC keys of gates are checked as well, and
+/// their contents are never printed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,8 +52,9 @@ impl Validate {
                     let file = file.as_ref().unwrap_or(&own);
                     writeln!(io::stderr(), "{file}:{line}:{column}: warning: {message}")?;
                 }
-                let open = open.into_iter().map(|open| format!("{own}: warning: {open}"));
-                for warning in file_warnings.into_iter().chain(open) {
+                let plain = plain_text_gates(&config.gates).into_iter().map(|plain| plain.to_string());
+                let of_gates = open.into_iter().chain(plain).map(|gate| format!("{own}: warning: {gate}"));
+                for warning in file_warnings.into_iter().chain(of_gates) {
                     writeln!(io::stderr(), "{warning}")?;
                 }
             }

@@ -145,6 +145,47 @@ fn a_server_that_takes_over_decides_as_the_one_before_it() {
     }
 }
 
+/// A server that could not start must not end the one that runs.
+#[test]
+fn what_cannot_be_served_takes_nothing_over() {
+    let (config, data) = (file("kept.yaml", POLICY), tempfile::tempdir().unwrap());
+    let serving = start(&config, data.path(), "127.0.0.1:0");
+    let audit = data.path().join("nowhere/audit.log");
+    for (name, settings, flags, reason) in [
+        (
+            "open",
+            "gates: { http: 0.0.0.0:0 }".to_owned(),
+            &["--require-auth"][..],
+            "the http gate at 0.0.0.0:0 is open",
+        ),
+        ("tokens", "tokens: nowhere.txt".to_owned(), &[], "kept-tokens.yaml:1:9"),
+        (
+            "tls",
+            "gates: { admin: { listen: 127.0.0.1:0, tls: { cert: a, key: b } } }".to_owned(),
+            &[],
+            "kept-tls.yaml:1:53",
+        ),
+        (
+            "hmac",
+            "gates: { text: { listen: 127.0.0.1:0, hmac: { keys: nowhere } } }".to_owned(),
+            &[],
+            "kept-hmac.yaml:1:53",
+        ),
+        ("audit", format!("audit: {}", audit.display()), &[], "the audit log"),
+    ] {
+        let config = file(&format!("kept-{name}.yaml"), format!("{settings}\n{POLICY}"));
+        let data = data.path().to_str().unwrap();
+        let serve = ["serve", "--config", &config, "--data", data, "--take-over"];
+        let ran = run(&[&serve, flags].concat());
+        assert_eq!(ran.code, 2, "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains(reason), "{name}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("taking over"), "{name}: {}", ran.stderr);
+    }
+    assert_eq!(serving.ask(&["check", "Tokens:a"]).0, 0);
+    serving.signal("TERM");
+    assert_eq!(serving.wait().0, Some(0));
+}
+
 #[test]
 fn taking_over_needs_a_journal() {
     let ran = run(&["serve", "--take-over"]);

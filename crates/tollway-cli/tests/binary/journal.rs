@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tollway_testbed::{ReceivedEvent, ZmqSocket};
+use tollway_wire::smockron::ControlMessage;
+use tollway_wire::zmtp::SocketType;
 
 use crate::run::{file, run, tollway};
 use crate::serving::Serving;
@@ -269,6 +273,54 @@ fn a_server_that_is_stopped_loses_nothing() {
         serving.signal("TERM");
         let (code, log) = serving.wait();
         assert_eq!(code, Some(0), "{log}");
+    }
+}
+
+/// The master of a server: the addresses at which it hears reports, and tells of delays.
+fn master(serving: &Serving) -> [SocketAddr; 2] {
+    let announced = serving.printed.split_once("zmq ").unwrap().1.lines().next().unwrap();
+    let (accounting, control) = announced.split_once(", control ").unwrap();
+    [accounting, control].map(|address| address.trim_start_matches("tcp://").parse().unwrap())
+}
+
+/// Subscribes to all delays, and returns the next one: its identifier and its time.
+fn next_delay(subscriber: &mut ZmqSocket) -> (Vec<u8>, u64) {
+    let ReceivedEvent::Message(frames) = subscriber.receive() else { panic!("no message") };
+    let control = ControlMessage::decode(frames.iter().map(Vec::as_slice)).unwrap();
+    assert_eq!(control.domain, b"web");
+    (control.identifier.to_vec(), control.delay_until)
+}
+
+#[test]
+fn a_gatekeeper_that_connects_after_a_restart_hears_of_the_delays_in_force() {
+    let policy =
+        "domains: { web: { rate: 1/h, burst: 1 } }\nlimits: { A: { burst: 1, count: 1, period: 1s } }";
+    let (config, data) = (file("journal-delays.yaml", policy), tempfile::tempdir().unwrap());
+    let mut told: Vec<(Vec<u8>, u64)> = Vec::new();
+    for (signal, client) in [("TERM", &b"first"[..]), ("KILL", b"second"), ("TERM", b"third")] {
+        let mut serving = start(&config, data.path());
+        let [accounting, control] = master(&serving);
+        let mut subscriber = ZmqSocket::connect(control, SocketType::Sub);
+        subscriber.subscribe(b"web\0");
+        let mut known: Vec<_> = told.iter().map(|_| next_delay(&mut subscriber)).collect();
+        known.sort();
+        // As exact as the offset of the clock to the wall clock is kept.
+        let pairs = known.iter().zip(&told);
+        let same = pairs.filter(|(one, other)| one.0 == other.0 && one.1.abs_diff(other.1) <= 1_000).count();
+        assert!(known.len() == told.len() && same == told.len(), "{known:?} {told:?}");
+        let mut gatekeeper = ZmqSocket::connect(accounting, SocketType::Pub);
+        assert_eq!(gatekeeper.receive(), ReceivedEvent::Subscription(Vec::new()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().to_string();
+        gatekeeper.send(&[b"web\0", b"ACCEPTED", client, now.as_bytes(), b"", b""]);
+        let delay = next_delay(&mut subscriber);
+        assert_eq!(delay.0, client);
+        told.push(delay);
+        told.sort();
+        if signal == "KILL" {
+            wait_until_kept(&mut serving);
+        }
+        serving.signal(signal);
+        drop(serving.wait());
     }
 }
 

@@ -22,7 +22,7 @@ fn the_import_on_its_page_happens_as_shown() {
     assert_eq!((ran.code, &*ran.stdout), (0, page.block("yaml")));
     let left_out = ran.stdout.lines().filter(|line| line.starts_with("# - line ")).count();
     assert_eq!(ran.stderr.lines().count(), left_out);
-    let first = "nginx.conf:2:5: not carried over: the size of zone login: ";
+    let first = "nginx.conf:2:5: not carried over: the size of zones login and api: ";
     assert!(ran.stderr.starts_with(first), "{}", ran.stderr);
     assert_eq!(run(&["validate", &file("tollway.yaml", ran.stdout)]).code, 0);
 }

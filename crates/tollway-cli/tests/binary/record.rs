@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, Stdio};
 
 use tollway::core::algorithm::{Change, QuotaTtl, TtlUnit};
@@ -23,6 +23,16 @@ limits:
   Rate: { algorithm: smoothed_rate, count: 100, period: 1s }
 overrides: { 'Login:user-7': { burst: 100, count: 100, period: 1s } }
 rules: { upload: \"Or('500/s', 'user:5/s')\" }
+keys:
+  - rewrite: [{ match: 'cust=user-1.$', replace: 'cust=teens' }]
+  - { match: '^ws ', limit: 40, period: 1s, strict: true }
+  - { match: '^user-', use: Log }
+  - { match: '.*', limit: 500, period: 2s }
+envoy:
+  - domain: shop
+    descriptors:
+      - { key: account, rate_limit: { unit: second, requests_per_unit: 9 } }
+      - { key: route, descriptors: [{ key: ip, rate_limit: { unit: 3s, requests_per_unit: 20, algorithm: quota } }] }
 ";
 
 fn serve() -> Serving {
@@ -79,11 +89,13 @@ fn send(serving: &Serving) {
             scope.spawn(move || {
                 let client = Client::new(address).unwrap();
                 let mut own_numbers = OwnNumbers::connect(serving);
+                let mut unnamed = Unnamed::connect(serving);
                 for round in 0..150_u64 {
                     let id = format!("user-{}", (round * 7 + thread) % 20);
                     let ip = format!("192.0.2.{}", (round + thread) % 8);
                     let _ = client.spend("Login", &id, 1 + round % 2).unwrap();
                     own_numbers.send(&id, round);
+                    unnamed.send(&id, &ip, round);
                     let charges = [
                         ChargeRequest::new("Login", &id, 1),
                         ChargeRequest::new("Address", &ip, 1),
@@ -158,6 +170,50 @@ impl OwnNumbers {
     }
 }
 
+/// A client of the gates where requests name no limit.
+struct Unnamed {
+    text: UdpSocket,
+    http: TcpStream,
+}
+
+impl Unnamed {
+    fn connect(serving: &Serving) -> Self {
+        let address = serving.printed.split("  text     udp ").nth(1).unwrap().lines().next().unwrap();
+        let text = UdpSocket::bind("127.0.0.1:0").unwrap();
+        text.connect(address.trim()).unwrap();
+        text.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let http = TcpStream::connect(serving.addr.trim_start_matches("http://")).unwrap();
+        http.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        Self { text, http }
+    }
+
+    /// Sends datagrams at once, and a request to Envoy's service, and reads the replies.
+    fn send(&mut self, id: &str, ip: &str, round: u64) {
+        let datagrams = [
+            format!("{round} over_limit {id}"),
+            format!("{round} over_limit ws cust={id}"),
+            format!("check_limit {{\"origin\":\"ws\",\"ua\":\"{id}\",\"ip\":\"{ip}\"}}"),
+            "get_size".to_owned(),
+        ];
+        datagrams.iter().for_each(|datagram| _ = self.text.send(datagram.as_bytes()).unwrap());
+        datagrams.iter().for_each(|_| _ = self.text.recv(&mut [0; 1000]).unwrap());
+        let numbers =
+            if round.is_multiple_of(5) { r#","limit":{"requests_per_unit":30,"unit":"WEEK"}"# } else { "" };
+        let gives_back = if round.is_multiple_of(7) { r#","is_negative_hits":true"# } else { "" };
+        let body = format!(
+            r#"{{"domain":"shop","descriptors":[{{"entries":[["account","{id}"]]{numbers}{gives_back}}},{{"entries":[["route","login"],["ip","{ip}"]]}}]}}"#
+        );
+        let head = "POST /json HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+        write!(self.http, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"]}") {
+            let mut byte = [0];
+            self.http.read_exact(&mut byte).unwrap();
+            reply.extend(byte);
+        }
+    }
+}
+
 #[test]
 fn a_recording_is_replayed_without_a_difference() {
     let serving = serve();
@@ -179,12 +235,19 @@ fn a_recording_is_replayed_without_a_difference() {
         "{trace:.500}"
     );
     assert!(trace.contains("limit  reset Login:user-3"));
-    for own_numbers in ["  resp  CL.THROTTLE user-1 4 10 1 2  => *5 ", "  resp  DEL user-", "  throttr  01"] {
-        assert!(trace.contains(own_numbers), "{own_numbers}");
+    for start in [
+        "  resp  CL.THROTTLE user-1 4 10 1 2  => *5 ",
+        "  resp  DEL user-",
+        "  throttr  01",
+        "  text  4 over_limit user-",
+        "  text  check_limit {\"origin\":\"ws\"",
+        "  rls  {\"domain\":\"shop\"",
+    ] {
+        assert!(trace.contains(start), "{start}");
     }
     assert!(trace.lines().last().unwrap().contains(" 0 missed, 0 that"), "{:?}", trace.lines().last());
     let requests = trace.lines().filter(|line| !line.starts_with('#')).count();
-    assert!(requests > 2 * 4 * 150 * 14, "{requests}");
+    assert!(requests > 2 * 4 * 150 * 18, "{requests}");
     assert_eq!(trace.lines().filter(|line| line.contains("  reload  ")).count(), 2);
     let ran = run(&["replay", "--quiet", &file("again.trace", &trace)]);
     assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
@@ -195,15 +258,15 @@ fn a_recording_is_replayed_without_a_difference() {
     assert!(ran.stdout.contains(&summary), "{summary}: {}", ran.stdout);
 }
 
-#[test]
-fn a_sample_with_hashed_ids_is_replayed_without_a_difference() {
+/// Records everything, and one of four ids at the same time, under traffic of all kinds. Both are replayed without a
+/// difference.
+fn all_and_some(arguments: &[&str]) -> (String, String) {
     let serving = serve();
-    let recording = Recording::start(&serving, "all.trace", &["--hash-ids"]);
+    let recording = Recording::start(&serving, "all.trace", arguments);
     let trace_file = file("sampled.trace", "");
-    let mut sampled =
-        tollway(&["record", &trace_file, "--addr", &serving.admin, "--sample", "1/4", "--hash-ids"]);
-    let mut sampled = sampled.stderr(Stdio::piped()).spawn().unwrap();
-    eventually("the policy", || fs::read_to_string(&trace_file).unwrap().contains("1/4 of the ids, hashed"));
+    let mut sampled = tollway(&["record", &trace_file, "--addr", &serving.admin, "--sample", "1/4"]);
+    let mut sampled = sampled.args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the policy", || fs::read_to_string(&trace_file).unwrap().contains("1/4 of the ids"));
     send(&serving);
     let (_, all) = recording.stop();
     assert!(
@@ -216,13 +279,34 @@ fn a_sample_with_hashed_ids_is_replayed_without_a_difference() {
     assert!(sampled.wait().unwrap().success());
     let some = fs::read_to_string(&trace_file).unwrap();
     for text in [&all, &some] {
-        assert!(!text.contains("user-") && !text.contains("192.0.2."), "{text:.2000}");
-        assert!(!text.contains("757365722d"), "hexadecimal of user-: {text:.2000}");
         let ran = run(&["replay", "--quiet", &file("again.trace", text)]);
         assert_eq!(ran.code, 0, "{:.2000}", ran.stdout);
     }
-    let lines = |text: &str| text.lines().filter(|line| line.contains("  limit  spend ")).count();
-    assert!(lines(&some) < lines(&all), "{} {}", lines(&some), lines(&all));
+    (all, some)
+}
+
+fn assert_fewer(part: &str, some: &str, all: &str) {
+    let lines = |text: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert!(lines(some) < lines(all), "{part} {} {}", lines(some), lines(all));
+}
+
+#[test]
+fn a_sample_is_replayed_without_a_difference() {
+    let (all, some) = all_and_some(&[]);
+    for part in ["  limit  spend ", "  text  ", "  rls  "] {
+        assert_fewer(part, &some, &all);
+    }
+}
+
+#[test]
+fn a_sample_with_hashed_ids_is_replayed_without_a_difference() {
+    let (all, some) = all_and_some(&["--hash-ids"]);
+    for text in [&all, &some] {
+        assert!(!text.contains("user-") && !text.contains("192.0.2."), "{text:.2000}");
+        assert!(!text.contains("757365722d"), "hexadecimal of user-: {text:.2000}");
+        assert!(!text.contains("  text  ") && !text.contains("  rls  "), "{text:.2000}");
+    }
+    assert_fewer("  limit  spend ", &some, &all);
     assert!(all.contains("  resp  CL.THROTTLE #") && all.contains("  throttr  "), "{all:.2000}");
 }
 

@@ -319,6 +319,14 @@ fn an_open_gate_is_a_warning_and_with_require_auth_an_error() {
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.ends_with(&format!("tollway: cannot start the server: {open}\n")), "{stderr}");
     }
+    let folder = folder();
+    token(&folder, &["shop", "--scope", "decide"]);
+    let yaml = format!("{LIMITS}tokens: tokens.txt\ngates: {{ http: 0.0.0.0:0, resp: 127.0.0.1:0 }}\n");
+    fs::write(folder.join("tollway.yaml"), yaml).unwrap();
+    let ran = run_in(&folder, &["validate", "tollway.yaml"]);
+    let plain = "tollway.yaml: warning: the tokens of the http gate at 0.0.0.0:0 cross the network as plain text, and \
+                 everybody who can read the traffic can use them; set \"tls\"\n";
+    assert_eq!((ran.code, &*ran.stderr), (0, plain));
     let closed = file("closed.yaml", format!("{LIMITS}gates: {{ http: 127.0.0.1:0, text: 127.0.0.1:0 }}\n"));
     let serving = Serving::start(&["--config", &closed, "--require-auth"], &[]);
     serving.signal("TERM");

@@ -152,5 +152,10 @@ mod tests {
         let error = requests.iter().find_map(|request| policy.charge_request(request).err()).unwrap();
         let existing = vec!["Login".to_owned(), "All".to_owned()];
         assert_eq!(error, ChargeError::UnknownLimit { name: "Nope".into(), nearest: None, existing });
+        let long = "é".repeat(1_000_000);
+        assert!(
+            policy.unknown_limit(&long).to_string().len() < 300,
+            "an error repeats the start of a long name"
+        );
     }
 }

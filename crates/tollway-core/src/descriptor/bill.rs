@@ -251,6 +251,23 @@ impl<'a> DescriptorBill<'a> {
         if gives_back { Hits::Refund(place) } else { Hits::Spend(place) }
     }
 
+    /// Denies the charges whose hits can never fit, which were settled with no hits. Returns the decision about the
+    /// request; if one of them denied it, it names that one.
+    pub fn deny_unfitting(&self, decision: Decision, each: &mut [Decision]) -> Decision {
+        let unfitting = || self.spends.iter().enumerate().filter(|(_, bucket)| bucket.never_fits());
+        for (place, _) in unfitting() {
+            if each[place].verdict == Verdict::Allow {
+                each[place].verdict = Verdict::Deny;
+            }
+        }
+        match unfitting().find(|(_, bucket)| bucket.kind != ChargeKind::SpendOnly) {
+            Some((place, _)) if !decision.allowed() && decision.retry_nanos.is_forever() => {
+                decision.with_charge(place)
+            }
+            _ => decision,
+        }
+    }
+
     /// Returns the charges of the bill. Hits that can never fit are a look at the bucket, and a part of the
     /// [`expression`](Self::expression).
     pub fn charges(&self) -> Vec<Charge<'_>> {
@@ -261,6 +278,11 @@ impl<'a> DescriptorBill<'a> {
     /// [`charges`](Self::charges); `None` if they are not.
     pub fn metrics(&self) -> impl Iterator<Item = Option<&str>> {
         self.spends.iter().map(|bucket| bucket.metric.as_deref())
+    }
+
+    /// Returns the id of the bucket of each descriptor of the request, in order; `None` if it has no bucket.
+    pub fn bucket_ids(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.parts.iter().map(|part| Some(&*self.bucket(part.hits()?)?.id))
     }
 
     /// Returns what the request gives back. More than a bucket holds is a full bucket.
@@ -315,6 +337,17 @@ impl<'a> DescriptorBill<'a> {
         !self.shadow_mode && !outcome.decision.allowed()
     }
 
+    /// Returns whether each descriptor of the request changed a bucket, in order.
+    pub fn changes<'b>(&'b self, outcome: &'b DescriptorOutcome) -> impl Iterator<Item = bool> {
+        self.parts.iter().map(|part| match part.hits() {
+            // One that was denied took nothing anywhere.
+            _ if !outcome.decision.allowed() => false,
+            Some(Hits::Spend(place)) => outcome.charges[place].allowed() && !self.spends[place].never_fits(),
+            Some(Hits::Refund(place)) => outcome.refunds.get(place).is_some_and(Option::is_some),
+            Some(Hits::Blocked { .. }) | None => false,
+        })
+    }
+
     /// Returns the answer about each descriptor of the request, in order.
     pub fn statuses<'b>(
         &'b self,
@@ -332,6 +365,14 @@ impl<'a> DescriptorBill<'a> {
                 DescriptorStatus { over_limit: status.over_limit && *mode != Mode::Shadow, ..status }
             }
         })
+    }
+
+    fn bucket(&self, hits: Hits) -> Option<&DescriptorBucket<'a>> {
+        match hits {
+            Hits::Spend(place) => Some(&self.spends[place]),
+            Hits::Refund(place) => Some(&self.refunds[place]),
+            Hits::Blocked { .. } => None,
+        }
     }
 
     fn status<'b>(
@@ -365,6 +406,15 @@ impl<'a> DescriptorBill<'a> {
     }
 }
 
+impl Part<'_> {
+    const fn hits(&self) -> Option<Hits> {
+        match self {
+            Self::NoLimit | Self::Unlimited => None,
+            Self::Limited { hits, .. } => Some(*hits),
+        }
+    }
+}
+
 impl DescriptorBucket<'_> {
     const fn limit(&self) -> &Limit {
         match &self.limit {
@@ -387,7 +437,9 @@ impl DescriptorBucket<'_> {
 
     fn spend(&self) -> Charge<'_> {
         if self.never_fits() {
-            return self.charge(0).with_kind(ChargeKind::CheckOnly);
+            // In shadow mode it has no vote, also when the store gives no answer.
+            let kind = if self.kind == ChargeKind::SpendOnly { self.kind } else { ChargeKind::CheckOnly };
+            return self.charge(0).with_kind(kind);
         }
         self.charge(self.hits).with_kind(self.kind)
     }

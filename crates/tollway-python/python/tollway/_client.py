@@ -602,7 +602,7 @@ def _answer(status: int, body: bytes) -> Union[Decision, Refund, None]:
 def _problem(status: int, fields: Dict[str, Any]) -> Exception:
     title, detail, kind = str(fields["title"]), str(fields.get("detail", "")), str(fields.get("type", ""))
     if kind == _PROBLEM_TYPE + "missing-selector":
-        return SelectorError(str(fields.get("field", ""))[len("selectors.") :], detail)
+        return SelectorError(str(fields.get("field", "")).partition("selectors.")[2], detail)
     exception = _EXCEPTIONS.get(kind[len(_PROBLEM_TYPE) :]) if kind.startswith(_PROBLEM_TYPE) else None
     return exception(detail) if exception is not None else ServerError(status, title, detail)
 

@@ -5,8 +5,9 @@
 //! request. The stream can be anything that reads and writes bytes: a socket, or TLS between it and the loop.
 
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -55,6 +56,9 @@ pub(super) trait Session: Send + 'static {
         scratch: &mut Self::Scratch,
         draining: bool,
     ) -> impl Future<Output = Received> + Send;
+
+    /// Sets the name that the certificate of the client gives it, before anything else.
+    fn set_certificate(&mut self, _name: Arc<str>) {}
 
     /// Appends what a new connection sends before it has received anything, and returns what it waits for.
     fn open(&mut self, _output: &mut Vec<u8>) -> Missing {
@@ -175,7 +179,8 @@ impl<T: Default> BufferPool<T> {
     fn put(&self, mut buffers: Box<Buffers<T>>) {
         buffers.output.clear();
         buffers.output.shrink_to(KEEP_SIZE);
-        if buffers.input.len() > KEEP_SIZE + KEEP_SIZE / 2 {
+        // The capacity: of a long message, only the part that had arrived is its length.
+        if buffers.input.capacity() > KEEP_SIZE + KEEP_SIZE / 2 {
             buffers.input = Vec::new();
         }
         let mut unused = self.lock();
@@ -443,12 +448,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 next => break (next, received.at),
             }
         };
-        if taken == 0 && buffers.filled >= GROWS_IN_PLACE {
-            buffers.input.truncate(buffers.filled);
-            mem::swap(&mut self.unfinished, &mut buffers.input);
-        } else {
-            keep_unfinished(&mut self.unfinished, &buffers.input[taken..buffers.filled]);
-        }
+        keep_rest(&mut self.unfinished, &mut buffers.input, taken..buffers.filled, S::READ_SIZE);
         if !awaits_store {
             self.pool.put(buffers);
         }
@@ -543,6 +543,20 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
     }
 }
 
+/// Keeps what has arrived and was not handled. A long message keeps the buffer that it was read into, because copying
+/// it for each part would be slow, but not one that is far larger: it may be that of a longer message of another
+/// connection.
+fn keep_rest(unfinished: &mut Vec<u8>, input: &mut Vec<u8>, rest: Range<usize>, read_size: usize) {
+    let is_long = rest.start == 0 && rest.end >= GROWS_IN_PLACE;
+    // A buffer that grew for this message has at most twice its length, or room for one read behind it.
+    if is_long && input.capacity() <= 2 * (rest.end + read_size) {
+        input.truncate(rest.end);
+        mem::swap(unfinished, input);
+    } else {
+        keep_unfinished(unfinished, &input[rest]);
+    }
+}
+
 /// Keeps the start of a message whose rest has not arrived, in hardly more memory than it needs: the buffer may be that
 /// of a long message before it.
 fn keep_unfinished(unfinished: &mut Vec<u8>, rest: &[u8]) {
@@ -574,5 +588,28 @@ mod tests {
         );
         keep_unfinished(&mut unfinished, b"");
         assert!(unfinished.capacity() <= KEEP_UNFINISHED);
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_buffer_and_none_that_is_far_larger() {
+        let (mut unfinished, mut input) = (Vec::new(), vec![7; 2 * GROWS_IN_PLACE]);
+        let read_into = input.as_ptr();
+        keep_rest(&mut unfinished, &mut input, 0..GROWS_IN_PLACE, 16 << 10);
+        assert_eq!((unfinished.len(), unfinished.as_ptr()), (GROWS_IN_PLACE, read_into), "it is not copied");
+        // The buffer of a long message of another connection.
+        let mut input = vec![7; KEEP_SIZE];
+        keep_rest(&mut unfinished, &mut input, 0..GROWS_IN_PLACE, 16 << 10);
+        assert_eq!(unfinished, [7; GROWS_IN_PLACE]);
+        assert!(unfinished.capacity() <= 4 * GROWS_IN_PLACE, "{}", unfinished.capacity());
+    }
+
+    #[test]
+    fn the_pool_keeps_no_buffer_of_a_long_message() {
+        let pool = BufferPool::<()>::new();
+        let mut buffers = pool.take();
+        buffers.input = Vec::with_capacity(1 << 20);
+        buffers.input.resize(KEEP_SIZE, 0);
+        pool.put(buffers);
+        assert_eq!(pool.take().input.capacity(), 0);
     }
 }

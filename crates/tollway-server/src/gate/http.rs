@@ -3,6 +3,7 @@
 //! Two gates speak it: `http` for the programs that ask, and `admin` for people and operators. They differ in the paths
 //! that they serve, which [`route`] lists.
 
+mod bill_field;
 mod browser;
 mod console;
 mod route;
@@ -84,7 +85,8 @@ impl TcpProtocol for Http {
     fn session(shared: &Arc<HttpShared>, peer: IpAddr, is_reserved: bool) -> HttpSession {
         let bounds = shared.worker.bounds();
         let framer = Framer::new(bounds.head, bounds.body);
-        HttpSession { shared: Arc::clone(shared), framer, peer, token: None, is_reserved, watching: None }
+        let (shared, certificate, token, watching) = (Arc::clone(shared), None, None, None);
+        HttpSession { shared, framer, peer, certificate, token, is_reserved, watching }
     }
 }
 
@@ -94,6 +96,8 @@ pub(super) struct HttpSession {
     framer: Framer,
     /// The address that the connection came from.
     peer: IpAddr,
+    /// The name that the certificate of the client gives it.
+    certificate: Option<Arc<str>>,
     /// The token that the last request had.
     token: Option<Box<KnownToken>>,
     /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
@@ -137,6 +141,10 @@ pub(super) struct HttpScratch {
 impl Session for HttpSession {
     type Scratch = HttpScratch;
 
+    fn set_certificate(&mut self, name: Arc<str>) {
+        self.certificate = Some(name);
+    }
+
     async fn receive(
         &mut self,
         arrived: &[u8],
@@ -148,7 +156,7 @@ impl Session for HttpSession {
             let next = if draining { Next::Close } else { Next::Read(Missing::Nothing) };
             return Received { taken: arrived.len(), next, at: now() };
         }
-        let Self { shared, framer, peer, token, is_reserved, watching } = self;
+        let Self { shared, framer, peer, certificate, token, is_reserved, watching } = self;
         let HttpShared { worker, role, settings, allow_inline, has_tls, auth } = &**shared;
         let worker: &Worker = worker;
         let policy = worker.service.policy();
@@ -173,6 +181,7 @@ impl Session for HttpSession {
                     } else {
                         let peer = HttpPeer {
                             address: *peer,
+                            certificate: certificate.as_deref(),
                             role: *role,
                             settings,
                             allow_inline: *allow_inline,

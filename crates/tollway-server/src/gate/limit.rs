@@ -128,6 +128,11 @@ impl ConnectionLimit {
         table.connections.len() + table.reserved.len()
     }
 
+    /// Returns the number of connections that were refused, for any reason.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused_gate.get() + self.refused_address.get() + self.refused_network.get()
+    }
+
     /// Returns a permit for a connection from this address, or `None` if it is refused.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
         if self.networks.as_ref().is_some_and(|networks| !networks.contain_address(peer)) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 use tollway::config::{GateAccess, Gates, TrustedNetworks};
 
-/// A gate that others than this machine can reach, and that asks nobody who they are.
+/// A gate that others than this machine can reach, and that requires no authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenGate {
@@ -41,33 +41,52 @@ const NETWORKS: &str = "set \"trusted_networks\", or listen on loopback";
 
 /// Returns the gates that listen on more than loopback, and ask for neither tokens nor certificates of clients. The
 /// text gate has signatures or trusted networks instead, and the Smockron gate trusted networks. The networks that are
-/// trusted by default do not count: nobody has said that these are the right ones.
+/// trusted by default do not count: nobody has said that these are the right ones. Nor does a list that has every
+/// address.
 pub fn open_gates(gates: &Gates) -> Vec<OpenGate> {
     let Gates { http_access, admin_access, throttr_access, resp_access, rls_access, .. } = gates;
     let smockron = gates.smockron.as_ref();
-    let asks_smockron = smockron.is_some_and(|gate| gate.trusted_networks != TrustedNetworks::LOCAL);
-    let asks_text = gates.text_hmac.is_some() || gates.trusted_networks != TrustedNetworks::LOCAL;
+    let asks_smockron = smockron.is_some_and(|gate| keeps_out_some(&gate.trusted_networks));
+    let asks_text = gates.text_hmac.is_some() || keeps_out_some(&gates.trusted_networks);
     let (accounting, control) =
         (smockron.map(|gate| gate.accounting), smockron.and_then(|gate| gate.control()));
     [
-        ("http", gates.http, http_access.asks_who(), "can use up and refund the limits of every id", TOKENS),
-        ("admin", gates.admin, admin_access.asks_who(), "can see all ids and reset their buckets", TOKENS),
+        (
+            "http",
+            gates.http,
+            http_access.requires_authentication(),
+            "can use up and refund the limits of every id",
+            TOKENS,
+        ),
+        (
+            "admin",
+            gates.admin,
+            admin_access.requires_authentication(),
+            "can see all ids and reset their buckets",
+            TOKENS,
+        ),
         ("text", gates.text, asks_text, "can use up the limits of every key", SIGNATURES),
         (
             "throttr",
             gates.throttr,
-            throttr_access.asks_who(),
+            throttr_access.requires_authentication(),
             "can change the quotas of all consumers",
             CERTIFICATES,
         ),
         (
             "resp",
             gates.resp,
-            resp_access.asks_who(),
+            resp_access.requires_authentication(),
             "can use up, refund and reset the limits of every id",
             TOKENS,
         ),
-        ("rls", gates.rls, rls_access.asks_who(), "can use up the limits of every descriptor", TOKENS),
+        (
+            "rls",
+            gates.rls,
+            rls_access.requires_authentication(),
+            "can use up the limits of every descriptor",
+            TOKENS,
+        ),
         (
             "accounting",
             accounting,
@@ -78,15 +97,43 @@ pub fn open_gates(gates: &Gates) -> Vec<OpenGate> {
         ("control", control, asks_smockron, "can see which clients are delayed", NETWORKS),
     ]
     .into_iter()
-    .filter_map(|(gate, address, asks_who, risk, remedy)| {
-        let address = address.filter(|address| !asks_who && !address.ip().is_loopback())?;
+    .filter_map(|(gate, address, requires_authentication, risk, remedy)| {
+        let address = address.filter(|address| !requires_authentication && !address.ip().is_loopback())?;
         Some(OpenGate { gate, address, risk, remedy })
     })
     .collect()
 }
 
-/// Returns the gates whose tokens cross a network as plain text.
-pub(super) fn plain_text_gates(gates: &Gates) -> Vec<(&'static str, SocketAddr)> {
+/// Returns whether somebody has chosen networks, and not all that there are.
+fn keeps_out_some(networks: &TrustedNetworks) -> bool {
+    *networks != TrustedNetworks::LOCAL && !networks.contain_everybody()
+}
+
+/// A gate whose tokens cross a network as plain text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlainTextGate {
+    /// The name of the gate.
+    pub gate: &'static str,
+    /// The address at which it listens.
+    pub address: SocketAddr,
+}
+
+/// Writes the gate, its address, the risk and what to do.
+impl fmt::Display for PlainTextGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, address } = self;
+        write!(
+            f,
+            "the tokens of the {gate} gate at {address} cross the network as plain text, and everybody who can read "
+        )?;
+        f.write_str("the traffic can use them; set \"tls\"")
+    }
+}
+
+/// Returns the gates whose tokens cross a network as plain text: those with tokens and without TLS that listen on more
+/// than loopback.
+pub fn plain_text_gates(gates: &Gates) -> Vec<PlainTextGate> {
     let all = [
         ("http", gates.http, &gates.http_access),
         ("admin", gates.admin, &gates.admin_access),
@@ -97,7 +144,7 @@ pub(super) fn plain_text_gates(gates: &Gates) -> Vec<(&'static str, SocketAddr)>
         access.tokens.is_some() && access.tls.is_none() && !address.ip().is_loopback()
     };
     let plain = all.into_iter().filter_map(|(gate, address, access)| {
-        Some((gate, address.filter(|address| is_plain(address, access))?))
+        Some(PlainTextGate { gate, address: address.filter(|address| is_plain(address, access))? })
     });
     plain.collect()
 }
@@ -136,6 +183,25 @@ mod tests {
     }
 
     #[test]
+    fn networks_that_have_every_address_close_no_gate() {
+        for (networks, expected) in [
+            (&["10.0.0.0/8"][..], &[][..]),
+            (&["0.0.0.0/0", "::/0"], &["text", "accounting", "control"]),
+            (&["0.0.0.0/1", "128.0.0.0/1"], &["text", "accounting", "control"]),
+        ] {
+            let list: TrustedNetworks = networks.iter().map(|text| text.parse().unwrap()).collect();
+            let smockron = everywhere().smockron;
+            let gates = Gates {
+                text: everywhere().text,
+                trusted_networks: list.clone(),
+                smockron: smockron.map(|gate| SmockronGate { trusted_networks: list, ..gate }),
+                ..Gates::OFF
+            };
+            assert_eq!(names(&gates), expected, "{networks:?}");
+        }
+    }
+
+    #[test]
     fn tokens_and_certificates_of_clients_close_a_gate_and_a_certificate_of_its_own_does_not() {
         let tokens = GateAccess { tokens: Some("tokens.txt".into()), ..GateAccess::OPEN };
         let own = TlsSettings { cert: "a".into(), key: "b".into(), client_ca: None };
@@ -153,7 +219,7 @@ mod tests {
             ..everywhere()
         };
         assert_eq!(names(&gates), ["admin"]);
-        let plain: Vec<_> = plain_text_gates(&gates).into_iter().map(|(gate, _)| gate).collect();
+        let plain: Vec<_> = plain_text_gates(&gates).iter().map(|plain| plain.gate).collect();
         assert_eq!(plain, ["http", "rls"]);
     }
 }

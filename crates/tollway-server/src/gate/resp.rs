@@ -29,7 +29,11 @@ impl TcpProtocol for Resp {
     }
 
     fn session(shared: &Arc<RespShared>, peer: IpAddr, _is_reserved: bool) -> RespSession {
-        RespSession { shared: Arc::clone(shared), connection: RespConnection::new(Some(peer)) }
+        RespSession {
+            shared: Arc::clone(shared),
+            connection: RespConnection::new(Some(peer)),
+            transaction_since: None,
+        }
     }
 }
 
@@ -44,11 +48,17 @@ pub(super) struct RespShared {
 pub(super) struct RespSession {
     shared: Arc<RespShared>,
     connection: RespConnection,
+    /// The moment at which the commands of a transaction began to arrive.
+    transaction_since: Option<Instant>,
 }
 
 impl Session for RespSession {
     type Scratch = RespScratch;
     const KEEP_ALIVE: bool = true;
+
+    fn set_certificate(&mut self, name: Arc<str>) {
+        self.connection.set_certificate(name);
+    }
 
     async fn receive(
         &mut self,
@@ -71,15 +81,21 @@ impl Session for RespSession {
             RespNext::Read if draining => Next::Refuse,
             RespNext::Read => Next::Read(Missing::Nothing),
         };
-        Received { taken: answered.taken, next, at: Instant::now() }
+        let at = Instant::now();
+        self.transaction_since =
+            self.connection.is_in_transaction().then(|| self.transaction_since.unwrap_or(at));
+        Received { taken: answered.taken, next, at }
     }
 
     /// Clients keep connections in pools, and Redis never closes one. A full gate closes the longest idle one. But the
-    /// commands of a transaction take memory, so one that is not executed is not kept for ever.
+    /// commands of a transaction take memory, so one that is not executed is not kept for ever: its time runs from its
+    /// first command on, whatever else the client sends. Neither is a client that has yet to log in.
     fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        match missing {
-            Missing::Nothing if self.connection.is_in_transaction() => Some(bounds.idle),
-            Missing::Nothing => None,
+        match (missing, self.transaction_since) {
+            (Missing::Nothing, Some(since)) => Some(bounds.idle.saturating_sub(since.elapsed())),
+            (Missing::Nothing, None) => {
+                self.shared.service.must_log_in(&self.connection).then_some(bounds.idle)
+            }
             _ => Some(bounds.frame_time),
         }
     }

@@ -7,7 +7,6 @@
 mod accounting;
 mod backlog;
 mod control;
-mod delays;
 mod in_flight;
 mod publisher;
 mod reminders;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,6 +14,16 @@ use super::tls::TlsStream;
 pub(super) enum GateStream {
     Plain(TcpStream),
     Tls(TlsStream),
+}
+
+impl GateStream {
+    /// Returns the name that the certificate of the client gives it; `None` if it has shown none.
+    pub(super) fn certificate_name(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.certificate_name(),
+        }
+    }
 }
 
 macro_rules! on_stream {

@@ -154,7 +154,10 @@ impl<P: TcpProtocol> ServeConnection for Sessions<P> {
         peer: IpAddr,
         permit: ConnectionPermit,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let session = P::session(&self.shared, peer, permit.is_reserved());
+        let mut session = P::session(&self.shared, peer, permit.is_reserved());
+        if let Some(name) = stream.certificate_name() {
+            session.set_certificate(name);
+        }
         let (buffers, worker) = (Arc::clone(&self.buffers), Arc::clone(&self.worker));
         async move { connection::serve(stream, session, permit, &buffers, &worker).await }
     }

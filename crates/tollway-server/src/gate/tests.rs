@@ -415,7 +415,7 @@ impl Session for Hasty {
     }
 }
 
-/// A stream that has a farewell to send, like that of TLS, and whose peer leaves no room for it.
+/// A stream that has a close_notify to send, like that of TLS, and whose peer leaves no room for it.
 struct NoRoomForFarewell(DuplexStream);
 
 impl AsyncRead for NoRoomForFarewell {
@@ -447,7 +447,7 @@ impl AsyncWrite for NoRoomForFarewell {
 }
 
 #[tokio::test]
-async fn a_peer_that_leaves_no_room_for_the_farewell_is_cut() {
+async fn a_peer_that_leaves_no_room_for_the_close_notify_is_cut() {
     let (worker, _switch) = worker(Bounds::default());
     let (stream, mut peer) = duplex(64);
     peer.write_all(b"close").await.unwrap();

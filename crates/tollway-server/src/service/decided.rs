@@ -246,7 +246,6 @@ impl<'a> Decided<'a> {
         outcome: &DescriptorOutcome,
     ) {
         let decision = &outcome.decision;
-        self.skip_in_recordings(1);
         if self.logs && decision.charge < charges.len() {
             decision_log::bill(self.gate, Verb::Spend, charges, &[], decision);
         }
@@ -264,6 +263,13 @@ impl<'a> Decided<'a> {
             if let Some(descriptor) = metric {
                 self.metrics.descriptors.count(charge.limit().name(), descriptor, of_charge);
             }
+        }
+    }
+
+    /// Counts what a request to Envoy's service gave back.
+    pub(super) fn refunded(&self, charge: &Charge<'_>) {
+        if let Some(Counted { counters, .. }) = self.policy.descriptor_counters(charge.limit()) {
+            counters.refunded();
         }
     }
 
@@ -303,7 +309,6 @@ impl<'a> Decided<'a> {
             decision_log::key(self.gate, used.key, answered);
         }
         let Some(rule) = used.rule else { return };
-        self.skip_in_recordings(1);
         let subject = match rule.limit {
             KeyLimit::Never => return,
             KeyLimit::Rate { .. } => self.policy.keys(),

@@ -100,6 +100,11 @@ impl RespService {
         Self { service, settings, auth, inline, inline_counters }
     }
 
+    /// Returns whether the gate asks for a token that the client has not sent yet.
+    pub(crate) const fn must_log_in(&self, connection: &RespConnection) -> bool {
+        self.auth.tokens().is_some() && connection.token.is_none()
+    }
+
     /// Answers every complete command in `inbox`, in order.
     pub(crate) async fn answer(
         &self,
@@ -126,6 +131,8 @@ impl RespService {
                 End::Incomplete => RespNext::Read,
                 End::OutboxFull => RespNext::Again,
                 End::Close => RespNext::Close,
+                // A client may send many short transactions with long replies.
+                End::Execute | End::Executed if outbox.len() > self.settings.outbox_max => RespNext::Again,
                 End::Execute | End::Executed => continue,
             };
             return RespAnswered { taken, next };
@@ -260,9 +267,7 @@ mod tests {
     use crate::tap::Tap;
     use crate::watch::Watch;
 
-    /// A list of all commands is some hundred times as long as the command that asks for it.
-    #[test]
-    fn the_replies_of_a_transaction_are_sent_in_parts() {
+    fn service() -> RespService {
         let config = Config::parse("limits: {}", "policy.yaml").unwrap();
         let limiter = Arc::new(Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap());
         let watch = Arc::new(Watch::new(WatchSettings::DEFAULT, 1));
@@ -275,8 +280,13 @@ mod tests {
             0,
         ));
         let settings = RespSettings::new(true, &Bounds::default());
-        let resp = RespService::new(service, settings, Authenticator::open("resp"));
-        let mut one = Vec::new();
+        RespService::new(service, settings, Authenticator::open("resp"))
+    }
+
+    /// A list of all commands is some hundred times as long as the command that asks for it.
+    #[test]
+    fn the_replies_of_a_transaction_are_sent_in_parts() {
+        let (resp, mut one) = (service(), Vec::new());
         resp::put_commands(&mut ReplyWriter::new(&mut one, Default::default()));
 
         let (connection, scratch) = (&mut RespConnection::new(None), &mut RespScratch::default());
@@ -300,5 +310,33 @@ mod tests {
         let (replies, pong) = replies.split_at(commands * one.len());
         assert!(replies.chunks(one.len()).all(|reply| reply == one));
         assert_eq!(pong, b"+PONG\r\n", "what comes after the transaction is answered after it");
+    }
+
+    #[test]
+    fn the_replies_of_many_transactions_are_sent_in_parts() {
+        let (resp, mut one) = (service(), Vec::new());
+        resp::put_commands(&mut ReplyWriter::new(&mut one, Default::default()));
+        let (connection, scratch) = (&mut RespConnection::new(None), &mut RespScratch::default());
+        let inbox = ["MULTI\n", &"COMMAND\n".repeat(60), "EXEC\n"].concat().repeat(32);
+        let (mut rest, mut outbox, mut sent) = (inbox.as_bytes(), Vec::new(), 0);
+        loop {
+            let answered = block_on(resp.answer(connection, rest, &mut outbox, scratch));
+            rest = &rest[answered.taken..];
+            assert!(outbox.len() <= Bounds::default().outbox + BATCH * one.len(), "{}", outbox.len());
+            sent += std::mem::take(&mut outbox).len();
+            if answered.next == RespNext::Read {
+                break;
+            }
+        }
+        assert!(rest.is_empty() && sent > 32 * 60 * one.len(), "{sent}");
+    }
+
+    #[test]
+    fn a_transaction_that_was_refused_keeps_no_commands() {
+        let (resp, connection, mut outbox) = (service(), &mut RespConnection::new(None), Vec::new());
+        let inbox = ["MULTI\nPING\nNONSENSE\n", &"PING\n".repeat(1_000)].concat();
+        block_on(resp.answer(connection, inbox.as_bytes(), &mut outbox, &mut RespScratch::default()));
+        assert_eq!(connection.transaction.as_ref().map(|kept| kept.bytes.capacity()), Some(0));
+        assert!(outbox.ends_with(b"+QUEUED\r\n"));
     }
 }

@@ -2,8 +2,9 @@
 
 use thiserror::Error;
 use tollway::limiter::LimiterError;
-use tollway_core::descriptor::{DescriptorBill, RateLimitRequest, RateLimitRequestError};
-use tollway_core::{ErrorChain, Verdict};
+use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome, RateLimitRequest, RateLimitRequestError};
+use tollway_core::{Charge, ErrorChain, Verdict};
+use tollway_wire::audit::UNKNOWN;
 use tollway_wire::rls::RlsResponse;
 
 use super::{CountedPolicy, Service};
@@ -48,22 +49,38 @@ impl Service {
                 .try_for_each(|charge| caller.check_limit(charge.limit().name()))?;
         }
         let began = self.began();
-        let outcome = self.limiter.settle_descriptors(&bill).await.map_err(|error| match error {
-            LimiterError::Store(_) => RlsError::Unavailable,
+        let outcome = self.settle_descriptors(policy, request, &bill).await.map_err(|error| match error {
+            LimiterError::Store(_) => {
+                refunds.iter().for_each(|charge| self.audit_refund(caller, charge, Some(UNKNOWN)));
+                RlsError::Unavailable
+            }
             error => RlsError::Charge(error),
         })?;
         let charges = bill.charges();
         let mut decided =
             self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
         decided.descriptors(&bill, &charges, &outcome);
-        if outcome.decision.allowed() {
-            self.audit_refunds(caller, &refunds);
+        // A bill that was denied has no refunds.
+        for (charge, refund) in refunds.iter().zip(&outcome.refunds) {
+            if refund.is_some() {
+                decided.refunded(charge);
+            }
+            self.audit_refund(caller, charge, refund.is_none().then_some(UNKNOWN));
         }
         if outcome.decision.verdict == Verdict::DenyUnreachable {
             return Err(RlsError::Unavailable);
         }
-        let statuses: Vec<_> = bill.statuses(&outcome).collect();
-        let over_limit = bill.is_over_limit(&outcome);
-        Ok(answer(&RlsResponse::new(over_limit, &statuses, &charges, &outcome.decision)))
+        Ok(respond(&bill, &charges, &outcome, answer))
     }
+}
+
+/// Returns what `answer` makes of the response to a bill with these charges.
+pub(super) fn respond<T>(
+    bill: &DescriptorBill<'_>,
+    charges: &[Charge<'_>],
+    outcome: &DescriptorOutcome,
+    answer: impl FnOnce(&RlsResponse<'_>) -> T,
+) -> T {
+    let statuses: Vec<_> = bill.statuses(outcome).collect();
+    answer(&RlsResponse::new(bill.is_over_limit(outcome), &statuses, charges, &outcome.decision))
 }

@@ -7,9 +7,12 @@ use tollway::engine::{Charges, Engine, VerbAnswer};
 use tollway::limiter::LimiterError;
 use tollway::store::StoreError;
 use tollway_core::algorithm::{QuotaCommand, QuotaOutcome};
+use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome, RateLimitRequest};
 use tollway_core::rule::RuleBill;
 use tollway_core::{Bill, Charge, ChargeRequest, Decision, Refund, RuleDecision, RuleRequest, Verb};
+use tollway_wire::rls::put_trace_json;
 
+use super::rls::respond;
 use super::throttr::answered_requests;
 use super::{CountedPolicy, Service};
 use crate::tap::TapGuard;
@@ -34,7 +37,7 @@ impl Service {
     /// Decides, records, and waits until what was decided is on the disk, if it must be. With a store of its own, the
     /// server decides under the lock of the tap, at its time. A shared store has its own time and order, and nobody may
     /// wait for it under a lock: it decides before.
-    async fn decide<T>(
+    pub(super) async fn decide<T>(
         &self,
         decide: impl AsyncFnOnce(&Engine) -> T,
         record: impl FnOnce(&mut TapGuard<'_>, &T),
@@ -163,6 +166,29 @@ impl Service {
         .await;
     }
 
+    /// Decides a request to Envoy's service, and records it if it is in the sample.
+    pub(super) async fn settle_descriptors(
+        &self,
+        policy: &CountedPolicy,
+        request: &RateLimitRequest<'_>,
+        bill: &DescriptorBill<'_>,
+    ) -> Result<DescriptorOutcome, LimiterError> {
+        if !self.tap.sample().is_some_and(|sample| sample.has_bill(request, bill)) {
+            return self.limiter.settle_descriptors(bill).await;
+        }
+        let settle = async |engine: &Engine| engine.settle_descriptors(bill).await;
+        self.decide(settle, |tap, outcome| match outcome {
+            Ok(outcome) => {
+                let reply = trace_reply(bill, outcome);
+                tap.rls(policy.policy(), request, bill, outcome, reply.as_deref());
+            }
+            Err(LimiterError::Store(_)) => self.tap.skip(1),
+            // A mistake of the client is no decision.
+            Err(_) => {}
+        })
+        .await
+    }
+
     /// Decides by a rule, and records the decision if it is in the sample.
     pub(super) async fn resolve_bill(
         &self,
@@ -177,6 +203,17 @@ impl Service {
         let resolve = async |engine: &Engine| engine.resolve(bill).await;
         self.decide(resolve, |tap, decision| tap.rule(policy.policy(), &request, decision)).await
     }
+}
+
+/// Returns the reply to a request to Envoy's service in the form of traces; `None` if the store did not decide.
+fn trace_reply(bill: &DescriptorBill<'_>, outcome: &DescriptorOutcome) -> Option<String> {
+    let DescriptorOutcome { decision, charges, refunds, .. } = outcome;
+    if decision.degraded || charges.iter().any(|of_charge| of_charge.degraded) || refunds.contains(&None) {
+        return None;
+    }
+    let mut json = Vec::new();
+    respond(bill, &bill.charges(), outcome, |response| put_trace_json(&mut json, response));
+    String::from_utf8(json).ok()
 }
 
 #[cfg(test)]

@@ -5,16 +5,19 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use tollway::engine::Engine;
-use tollway::keys::{KeyLimiter, KeyOutcome, KeyUse, KeyUses};
+use tollway::keys::{KeyLimiter, KeyOutcome, KeyRuleMatch, KeyUse, KeyUses};
 use tollway_core::algorithm::{RateReading, SmoothedRate};
 use tollway_core::{Algorithm, Decision, KeyLimit, LogThrottle, Nanos};
-use tollway_wire::text::{CheckKey, CheckLimit, OverLimit, TextCommand, TextReply, TextRequest, decode};
+use tollway_wire::text::{
+    CheckKey, CheckLimit, DATAGRAM_MAX, OverLimit, TextCommand, TextReply, TextRequest, decode, encode,
+};
 use tracing::{debug, warn};
 
 use super::{CountedPolicy, Service};
 use crate::bounds::LOG_PAUSE;
 use crate::metrics::TextCounters;
 use crate::stats::Stats;
+use crate::tap::{KeyBucket, RecordedKey};
 
 /// The number of datagrams that are decided together.
 const BATCH: usize = 64;
@@ -46,6 +49,15 @@ impl<P> AsRef<[u8]> for Asked<'_, P> {
         self.key
     }
 }
+
+/// A request as it was sent.
+struct SentRequest<'d> {
+    id: Option<&'d [u8]>,
+    datagram: &'d [u8],
+}
+
+/// The answers about the keys of a `check_limit` that were tried.
+type Tried = ArrayVec<OverLimit, { CheckKey::ALL.len() }>;
 
 /// The answers of a batch, counted once for all of it.
 #[derive(Default)]
@@ -96,7 +108,10 @@ impl TextService {
             let mut answer = |answer: &TextReply<'_>| reply(from, id, answer);
             match command {
                 TextCommand::OverLimit { .. } => {}
-                TextCommand::CheckLimit(check) => self.check_limit(&policy, &check, answer).await,
+                TextCommand::CheckLimit(check) => {
+                    let request = SentRequest { id, datagram };
+                    self.check_limit(&policy, &request, &check, answer).await;
+                }
                 TextCommand::GetStats { key } => self.get_stats(&policy, key, answer),
                 TextCommand::GetSize => answer(&TextReply::Size { keys: self.service.limiter.size().await }),
                 TextCommand::Ping => answer(&TextReply::Pong),
@@ -118,20 +133,71 @@ impl TextService {
             return;
         }
         let mut askers = asked.iter();
-        let answer = |answer| {
+        let mut answer = |answer| {
             let Asked { from, id, .. } = askers.next().expect("every key was asked for");
             reply(*from, *id, &TextReply::OverLimit(answer));
         };
-        self.use_keys(policy, asked, answer).await;
+        match self.recorded_keys(policy, asked) {
+            None => self.use_keys(None, policy, asked, |_, answered| answer(answered)).await,
+            // On the heap, so that a batch that is not recorded is small.
+            Some(found) => {
+                let answers = Box::pin(self.record_over_limit(policy, asked, &found)).await;
+                answers.into_iter().for_each(answer);
+            }
+        }
         asked.clear();
     }
 
-    /// Makes one use of each key, counts it, and passes on the answers in order.
-    async fn use_keys(
+    /// Makes and records one use of each key, and returns the answers.
+    async fn record_over_limit<P>(
         &mut self,
         policy: &CountedPolicy,
+        asked: &[Asked<'_, P>],
+        found: &[KeyRuleMatch<'_>],
+    ) -> Vec<OverLimit> {
+        let service = Arc::clone(&self.service);
+        let use_keys = async |engine: &Engine| {
+            let mut uses = Vec::with_capacity(asked.len());
+            let answer = |used: &KeyUse<'_>, answered| uses.push((answered, is_by_store(used)));
+            self.use_keys(Some(engine), policy, asked, answer).await;
+            uses
+        };
+        let uses = service.decide(use_keys, |tap, uses| {
+            for ((Asked { id, key, .. }, found), (answer, is_by_store)) in asked.iter().zip(found).zip(uses) {
+                let (mut request, mut reply) = (Vec::new(), Vec::new());
+                TextRequest { id: *id, command: TextCommand::OverLimit { key } }.encode(&mut request);
+                encode(*id, &TextReply::OverLimit(*answer), &mut reply);
+                let bucket = KeyBucket::new(policy.policy(), found);
+                let used = RecordedKey { key, bucket, answer: *answer };
+                tap.text(policy.policy(), &request, &[used], is_by_store.then_some(&*reply));
+            }
+        });
+        uses.await.into_iter().map(|(answered, _)| answered).collect()
+    }
+
+    /// Returns the rules of these keys if a use of one of them is recorded. While nobody records, it only reads a
+    /// number.
+    #[inline]
+    fn recorded_keys<'k>(
+        &mut self,
+        policy: &CountedPolicy,
+        keys: &'k [impl AsRef<[u8]>],
+    ) -> Option<Vec<KeyRuleMatch<'k>>> {
+        let Self { service, keys: limiter, .. } = self;
+        let sample = service.tap.sample()?;
+        let policy = policy.policy();
+        let found: Vec<_> = keys.iter().map(|key| limiter.find(policy, key.as_ref())).collect();
+        found.iter().any(|found| sample.has(KeyBucket::new(policy, found).id())).then_some(found)
+    }
+
+    /// Makes one use of each key, counts it, and passes on the uses and their answers in order. The engine decides, or
+    /// a view of it.
+    async fn use_keys(
+        &mut self,
+        view: Option<&Engine>,
+        policy: &CountedPolicy,
         keys: &[impl AsRef<[u8]>],
-        mut answer: impl FnMut(OverLimit),
+        mut answer: impl FnMut(&KeyUse<'_>, OverLimit),
     ) {
         let Self { service, stats, worker, keys: limiter, unmatched, .. } = self;
         let mut counts = Counts::default();
@@ -149,10 +215,10 @@ impl TextService {
                     Some(_) => {}
                     None => note_unmatched(unmatched, used.key),
                 }
-                answer(answered);
+                answer(&used, answered);
             }
         };
-        limiter.decide(policy.policy(), keys, answer).await;
+        limiter.decide_by(view, policy.policy(), keys, answer).await;
         counts.add_to(&service.metrics.text);
     }
 
@@ -160,6 +226,7 @@ impl TextService {
     async fn check_limit(
         &mut self,
         policy: &CountedPolicy,
+        request: &SentRequest<'_>,
         check: &CheckLimit<'_>,
         answer: impl FnOnce(&TextReply<'_>),
     ) {
@@ -171,15 +238,68 @@ impl TextService {
             start..composed.len()
         });
         let sent = places.map(|place| &composed[place]);
-        let mut tried: ArrayVec<OverLimit, { CheckKey::ALL.len() }> = ArrayVec::new();
-        for key in sent {
-            self.use_keys(policy, &[key], |answer| tried.push(answer)).await;
-            if tried.last().is_some_and(|answer| answer.over) {
-                break;
+        let mut tried = Tried::new();
+        match self.recorded_keys(policy, &sent) {
+            None => _ = self.try_keys(None, policy, sent, &mut tried).await,
+            Some(found) => {
+                Box::pin(self.record_check_limit(policy, request, sent, &found, &mut tried)).await;
             }
         }
         answer(&TextReply::CheckLimit { keys: sent, tried: &tried });
         self.composed = composed;
+    }
+
+    /// Tries the keys, and records the request.
+    async fn record_check_limit(
+        &mut self,
+        policy: &CountedPolicy,
+        request: &SentRequest<'_>,
+        sent: [&[u8]; 3],
+        found: &[KeyRuleMatch<'_>],
+        tried: &mut Tried,
+    ) {
+        let service = Arc::clone(&self.service);
+        let try_keys = async |engine: &Engine| {
+            let is_by_store = self.try_keys(Some(engine), policy, sent, tried).await;
+            (tried, is_by_store)
+        };
+        service
+            .decide(try_keys, |tap, (tried, is_by_store)| {
+                let (datagram, mut reply) = (request.datagram, Vec::new());
+                encode(request.id, &TextReply::CheckLimit { keys: sent, tried }, &mut reply);
+                let keys: ArrayVec<_, { CheckKey::ALL.len() }> = (sent.iter().zip(found).zip(&**tried))
+                    .map(|((key, found), answer)| {
+                        let bucket = KeyBucket::new(policy.policy(), found);
+                        RecordedKey { key, bucket, answer: *answer }
+                    })
+                    .collect();
+                // What is longer was not read.
+                let datagram = &datagram[..datagram.len().min(DATAGRAM_MAX)];
+                tap.text(policy.policy(), datagram, &keys, is_by_store.then_some(&*reply));
+            })
+            .await;
+    }
+
+    /// Makes one use of each key until one is over. Returns whether the store decided all of them.
+    async fn try_keys(
+        &mut self,
+        view: Option<&Engine>,
+        policy: &CountedPolicy,
+        keys: [&[u8]; 3],
+        tried: &mut Tried,
+    ) -> bool {
+        let mut all_by_store = true;
+        for key in keys {
+            let answer = |used: &KeyUse<'_>, answered| {
+                all_by_store &= is_by_store(used);
+                tried.push(answered);
+            };
+            self.use_keys(view, policy, &[key], answer).await;
+            if tried.last().is_some_and(|answer| answer.over) {
+                break;
+            }
+        }
+        all_by_store
     }
 
     fn get_stats(&mut self, policy: &CountedPolicy, key: &[u8], answer: impl FnOnce(&TextReply<'_>)) {
@@ -221,6 +341,14 @@ fn note_unmatched(unmatched: &LogThrottle, key: &[u8]) {
             "some keys match no rule and are never over the limit; add a last rule that matches \".*\""
         );
         debug!(key = %key.escape_ascii(), "the latest key that matches no rule");
+    }
+}
+
+/// Returns whether the store decided a use of a key. A rate does not say so.
+const fn is_by_store(used: &KeyUse<'_>) -> bool {
+    match &used.outcome {
+        KeyOutcome::Decision { decision, .. } => !decision.degraded,
+        KeyOutcome::Never | KeyOutcome::Rate { .. } => true,
     }
 }
 

@@ -43,6 +43,12 @@ pub(super) fn start(
     thread::Builder::new().name("tollway-spans".to_owned()).spawn(move || thread.run())
 }
 
+/// Checks the endpoint. Nothing is sent.
+pub(super) fn check(endpoint: &str) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    runtime.block_on(async { exporter(endpoint).map(drop) })
+}
+
 fn exporter(endpoint: &str) -> io::Result<SpanExporter> {
     let builder = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
     let builder = builder.with_endpoint(format!("{endpoint}/v1/traces")).with_timeout(EXPORT_TIME);

@@ -11,11 +11,16 @@ use crate::metrics::Metrics;
 
 /// Returns an error, because nothing can be exported.
 pub(super) fn start(
-    _endpoint: &str,
+    endpoint: &str,
     _queue: Receiver<Message>,
     _stopping: Arc<AtomicBool>,
     _metrics: Arc<Metrics>,
 ) -> io::Result<JoinHandle<()>> {
+    check(endpoint).map(|()| unreachable!("nothing can be exported"))
+}
+
+/// Returns an error, because nothing can be exported.
+pub(super) fn check(_endpoint: &str) -> io::Result<()> {
     let message = "the configuration has \"otel\", but this program was built without it; build it with --features otel, \
                    or remove the section";
     Err(io::Error::new(io::ErrorKind::Unsupported, message))

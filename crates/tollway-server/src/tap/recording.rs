@@ -8,15 +8,20 @@ use std::task::{Context, Poll, Waker};
 use tollway::config::{WrittenIds, policy_text};
 use tollway::engine::VerbAnswer;
 use tollway::trace::{LINE_MAX, LimitRequest, TraceReply, TraceRequest};
+use tollway_core::descriptor::{
+    DescriptorBill, DescriptorOutcome, DescriptorTree, RateLimitRequest, RateUnit, RequestDescriptor,
+};
 use tollway_core::{
     Algorithm, Charge, ChargeKind, ChargeRequest, Decision, Nanos, Policy, Refund, RuleDecision, RuleRequest,
     Timestamp, Verb,
 };
 use tollway_wire::http::{RecordedIds, RecordingProgress, put_trace_lines};
+use tollway_wire::rls;
+use tollway_wire::text::{self, TextCommand, TextReply, TextRequest};
 use tollway_wire::throttr::{self, ThrottrReply, ThrottrRequest};
 
 use super::inline_command::InlineCommand;
-use super::{Sample, rule_key};
+use super::{KeyBucket, RecordedKey, Sample, rule_key};
 
 /// The bytes of lines that may wait for one client: a tenth of a second of a million decisions a second. Lines above it
 /// are missed, and counted.
@@ -60,7 +65,7 @@ impl Recording {
         Self {
             divisor,
             hash: (ids == RecordedIds::Hashed).then(RandomState::new),
-            base: base(policy, at),
+            base: base(policy, ids, at),
             queue: Vec::new(),
             sent: 0,
             missed: 0,
@@ -242,6 +247,105 @@ impl Recording {
         self.push(at, &TraceRequest::Throttr(bytes), Some(&TraceReply::Throttr(answer)));
     }
 
+    /// Records a request of the text protocol and its reply: as it was sent if all keys that it used are in the sample,
+    /// and otherwise the use of each key that is. `reply` is `None` if the store did not decide.
+    pub(super) fn text(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        request: &[u8],
+        keys: &[RecordedKey<'_>],
+        reply: Option<&[u8]>,
+    ) {
+        let sample = Sample { key, divisor: self.divisor };
+        let kept: Vec<_> = keys.iter().filter(|used| sample.has(used.bucket.id())).collect();
+        if kept.is_empty() {
+            return;
+        }
+        let Some(reply) = reply else {
+            self.skipped += 1;
+            return;
+        };
+        let mut put = Ok(());
+        if self.hash.is_some() {
+            for used in kept {
+                put = put.max(self.put_hashed_key(at, used));
+            }
+        } else if kept.len() == keys.len() {
+            put = self.put_text(at, request.to_vec(), reply.to_vec());
+        } else {
+            for RecordedKey { key, answer, .. } in kept {
+                let (mut request, mut reply) = (Vec::new(), Vec::new());
+                TextRequest { id: None, command: TextCommand::OverLimit { key } }.encode(&mut request);
+                text::encode(None, &TextReply::OverLimit(*answer), &mut reply);
+                put = put.max(self.put_text(at, request, reply));
+            }
+        }
+        self.count(put);
+    }
+
+    /// Adds the use of a key whose hash is written: what it took from the bucket of a named limit, which others use as
+    /// well. No pattern matches the hash of another key.
+    fn put_hashed_key(&mut self, at: Timestamp, used: &RecordedKey<'_>) -> Result<(), Loss> {
+        match &used.bucket {
+            KeyBucket::Named(charge) if self.has_name_and_numbers(charge) => {
+                self.put_limit(at, Verb::Spend, &[charge], &[], None)
+            }
+            _ => Err(Loss::Skipped),
+        }
+    }
+
+    fn put_text(&mut self, at: Timestamp, request: Vec<u8>, reply: Vec<u8>) -> Result<(), Loss> {
+        self.put(at, &TraceRequest::Text(request), Some(&TraceReply::Text(Some(reply))))
+    }
+
+    /// Records a request to Envoy's rate limit service: with its reply if all its buckets are in the sample, and
+    /// otherwise without one, with the descriptors that changed a bucket in the sample. `reply` is `None` if the
+    /// store did not decide.
+    pub(super) fn rls(
+        &mut self,
+        at: Timestamp,
+        key: &RandomState,
+        request: &RateLimitRequest<'_>,
+        bill: &DescriptorBill<'_>,
+        outcome: &DescriptorOutcome,
+        reply: Option<&str>,
+    ) {
+        let sample = Sample { key, divisor: self.divisor };
+        let kept: Vec<_> = bill.bucket_ids().map(|id| id.map(|id| sample.has(id))).collect();
+        let is_whole = !kept.contains(&Some(false));
+        let is_in = if kept.iter().all(Option::is_none) {
+            sample.has_request(request)
+        } else {
+            kept.contains(&Some(true))
+        };
+        if !is_in {
+            return;
+        }
+        // No value of a tree is the hash of one.
+        let Some(reply) = reply.filter(|_| self.hash.is_none()) else {
+            self.skipped += 1;
+            return;
+        };
+        let put = if is_whole {
+            let reply = TraceReply::Rls(reply.to_owned());
+            self.put(at, &TraceRequest::Rls(request_json(request)), Some(&reply))
+        } else {
+            let changes = kept.iter().zip(bill.changes(outcome));
+            let descriptors = request.descriptors.iter().zip(changes);
+            let kept: Vec<RequestDescriptor<'_>> = descriptors
+                .filter(|(_, (is_kept, changes))| **is_kept == Some(true) && *changes)
+                .map(|(descriptor, _)| descriptor.clone())
+                .collect();
+            if kept.is_empty() {
+                return;
+            }
+            let part = RateLimitRequest { descriptors: kept, ..request.clone() };
+            self.put(at, &TraceRequest::Rls(request_json(&part)), None)
+        };
+        self.count(put);
+    }
+
     /// Records the decision of a rule.
     pub(super) fn rule(
         &mut self,
@@ -393,14 +497,23 @@ enum Loss {
     Missed,
 }
 
+fn request_json(request: &RateLimitRequest<'_>) -> String {
+    let mut json = Vec::new();
+    rls::put_trace_request(&mut json, request);
+    String::from_utf8(json).expect("it is ASCII")
+}
+
 fn hashed(key: &RandomState, id: &[u8]) -> String {
     format!("#{:0HASH_DIGITS$x}", key.hash_one(id))
 }
 
 /// Returns the time that the times of a recording count from: its start, or, if a limit has windows of the clock, an
-/// earlier time at which all of their windows began. Otherwise windows would end at other times in a replay.
-fn base(policy: &Policy, at: Timestamp) -> Timestamp {
-    let algorithms = policy.limits().iter().flat_map(|limit| {
+/// earlier time at which all of their windows began. Otherwise windows would end at other times in a replay. A request
+/// to Envoy's service may bring numbers with a unit that no limit has, so all units count if descriptors are recorded.
+fn base(policy: &Policy, ids: RecordedIds, at: Timestamp) -> Timestamp {
+    let has_descriptors = ids == RecordedIds::Plain && !policy.descriptors().is_empty();
+    let limits = policy.limits().iter().filter(|limit| has_descriptors || !limit.name().contains('/'));
+    let algorithms = limits.flat_map(|limit| {
         limit.default_algorithm().into_iter().chain(limit.overrides().map(|(_, algorithm)| algorithm))
     });
     let periods = algorithms.filter_map(|algorithm| match algorithm {
@@ -408,9 +521,18 @@ fn base(policy: &Policy, at: Timestamp) -> Timestamp {
         Algorithm::SlidingWindow(limit) => Some(limit.period()),
         _ => None,
     });
+    let tree = Some(policy.descriptors()).filter(|_| has_descriptors);
+    let periods = periods.chain(tree.into_iter().flat_map(unit_spans));
     let common = periods.map(Nanos::get).try_fold(1, least_common_multiple);
     // Times from 1970 on are right for all windows.
     common.map_or(Timestamp::EPOCH, |common| Timestamp::from_nanos(at.as_nanos() / common * common))
+}
+
+/// Returns the units that a request to Envoy's service may count in. A limit of zero has no numbers, only its unit.
+fn unit_spans(tree: &DescriptorTree) -> impl Iterator<Item = Nanos> {
+    let listed = tree.domains().flat_map(|domain| tree.list(domain));
+    let of_limits = listed.filter_map(|descriptor| Some(descriptor.shown?.rate?.1));
+    RateUnit::NAMED.into_iter().chain(of_limits).map(RateUnit::span)
 }
 
 /// Returns the smallest number that both divide; `None` if it is too large.
@@ -471,6 +593,12 @@ mod tests {
                 "A: { algorithm: fixed_window, count: 1, period: 1000000007ns }, \
                  B: { algorithm: fixed_window, count: 1, period: 99999999977ns }",
                 0,
+            ),
+            // 15,330 days are the least that all units of Envoy divide, and 42 days fit into them.
+            (
+                "A: { rate: 1/s } }\nenvoy: [{ domain: shop, descriptors: [{ key: a, rate_limit: { unit: 42d, \
+                 requests_per_unit: 0 } }] }]\nrules: {",
+                15_330 * 86_400 * 1_000_000_000,
             ),
         ] {
             let config = Config::parse(&format!("limits: {{ {limits} }}"), "policy.yaml").unwrap();

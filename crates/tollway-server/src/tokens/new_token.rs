@@ -42,6 +42,12 @@ pub enum NewTokenError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// Another command adds a token to the same file, or was killed while it did.
+    #[error("{} exists: another command changes the token file; try again, or remove it if there is none", path.display())]
+    Locked {
+        /// The path of the file that the other command writes.
+        path: PathBuf,
+    },
     /// The file cannot be written.
     #[error("{} cannot be written", path.display())]
     Unwritable {
@@ -86,12 +92,29 @@ impl NewToken {
 
     /// Adds the line to a token file. The file is replaced as a whole, so that a server never reads half of it, and
     /// keeps its owner and its permissions. If it does not exist, it is made, and only its owner can read it. Nothing
-    /// is changed if the file is not valid, or has a token of this name already.
+    /// is changed if the file is not valid, or has a token of this name already, or if another command changes it.
     pub fn append_to(&self, path: &Path) -> Result<(), NewTokenError> {
         let unwritable = |source| NewTokenError::Unwritable { path: path.to_owned(), source };
         // A link stays a link: the file that it points to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let mut text = match read(&target) {
+        let new_path = new_path(&target).map_err(unwritable)?;
+        // Before the old file is read: of two commands that have read the same lines, one would lose the other's.
+        let new = create_private(&new_path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => NewTokenError::Locked { path: new_path.clone() },
+            _ => unwritable(source),
+        })?;
+        let replaced = self
+            .with_line_of(&target, path)
+            .and_then(|text| replace(&target, &new_path, new, &text).map_err(unwritable));
+        if replaced.is_err() {
+            let _ = fs::remove_file(&new_path);
+        }
+        replaced
+    }
+
+    /// Returns the text of a token file, which errors call `path`, with the line behind it.
+    fn with_line_of(&self, target: &Path, path: &Path) -> Result<Vec<u8>, NewTokenError> {
+        let mut text = match read(target) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(source) => return Err(TokenFileError::Unreadable { path: path.to_owned(), source }.into()),
@@ -102,7 +125,7 @@ impl NewToken {
         text.extend_from_slice(self.line.as_bytes());
         text.push(b'\n');
         TokenList::parse(&text, path, 0)?;
-        replace(&target, &text).map_err(unwritable)
+        Ok(text)
     }
 }
 
@@ -130,21 +153,19 @@ fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Writes a new file beside the old one, and gives it the name of the old one.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut new_name = name.to_owned();
-    new_name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(new_name);
-    let mut file = create_private(&new)?;
-    let written = keep_owner(path, &file)
-        .and_then(|()| file.write_all(text))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+/// Returns the path of the new file, beside the old one. All commands have the same, which is their lock.
+fn new_path(path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(".new");
+    Ok(path.with_file_name(name))
+}
+
+/// Writes the new file, and gives it the name of the old one.
+fn replace(path: &Path, new_path: &Path, mut new: File, text: &[u8]) -> io::Result<()> {
+    keep_owner(path, &new)?;
+    new.write_all(text)?;
+    new.sync_all()?;
+    fs::rename(new_path, path)
 }
 
 /// Gives a file the owner and the permissions of the file at `path`, if there is one: the server that reads it may run
@@ -186,6 +207,34 @@ mod tests {
         let token = NewToken::generate("web", Scopes::from_iter([Scope::Admin]), Some(&limits)).unwrap();
         assert!(token.line().ends_with(" admin shop-*,login"));
         assert!(NewToken::generate("two words", Scopes::from_iter([Scope::Admin]), None).is_err());
+    }
+
+    /// Each has its line in the file, or an error.
+    #[test]
+    fn commands_that_add_at_once_lose_no_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.txt");
+        let tokens: Vec<_> = (0..40).map(|number| new(&format!("web{number}"))).collect();
+        let add = |token: &NewToken| match token.append_to(&path) {
+            Ok(()) => true,
+            Err(NewTokenError::Locked { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let added: Vec<bool> = std::thread::scope(|scope| {
+            let threads: Vec<_> = tokens.iter().map(|token| scope.spawn(|| add(token))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        for (token, added) in tokens.iter().zip(added) {
+            assert_eq!(text.lines().any(|line| line == token.line()), added, "{}", token.line());
+        }
+
+        let lock = directory.path().join("tokens.txt.new");
+        fs::write(&lock, "").unwrap();
+        let error = new("ops").append_to(&path).unwrap_err().to_string();
+        assert!(error.contains("tokens.txt.new exists: another command changes the token file"), "{error}");
+        assert!(lock.exists(), "the lock of another command stays");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]

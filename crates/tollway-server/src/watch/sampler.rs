@@ -18,7 +18,6 @@ use tollway_wire::http::{
 };
 
 use super::history::{ByName, LIMITS, push_bounded};
-use crate::gate::ConnectionLimit;
 use crate::metrics::{GateRequests, LATENCY_BUCKETS, Latencies};
 use crate::worker::Shared;
 
@@ -30,6 +29,9 @@ const TICKS: u64 = 10;
 const LATENCY_SAMPLES: usize = 10;
 /// The delay of a tick above which those that were missed are skipped: the process was stopped, or the machine slept.
 const LATE_MAX: Duration = Duration::from_secs(1);
+/// The change of the wall clock above which the times of the past change with it. Without a step, those of a denial
+/// would differ by microseconds in each snapshot, and nobody could tell that it is the same one.
+const CLOCK_STEP_MIN: f64 = 0.1;
 /// The number of ids in each list of a snapshot.
 const TOP: usize = 10;
 
@@ -70,10 +72,11 @@ fn run(samples: &mut Samples, stopped: &Receiver<()>) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        samples.server.watch.tick(Instant::now());
+        let now = Instant::now();
+        samples.server.watch.tick(now);
         samples.server.tap.tick();
         if tick % TICKS == 0 {
-            samples.take(seconds_since_1970());
+            samples.take(seconds_since_1970(), now);
         }
     }
 }
@@ -90,6 +93,8 @@ struct Samples {
     server: Arc<Shared>,
     host: String,
     started: Instant,
+    /// The time when watching started, by the wall clock of now.
+    started_at: f64,
     limits: ByName<LiveCounts>,
     gates: GateRequests,
     latency: [u64; LATENCY_BUCKETS],
@@ -102,6 +107,7 @@ impl Samples {
         Self {
             host: host_name(),
             started: Instant::now(),
+            started_at: seconds_since_1970() - server.watch.uptime(Instant::now()).as_secs_f64(),
             limits: server.metrics.decisions(),
             gates: server.metrics.gate_requests(),
             latency: server.metrics.latency(),
@@ -111,7 +117,8 @@ impl Samples {
     }
 
     /// Compares the counters with those of the last sample.
-    fn take(&mut self, at: f64) {
+    fn take(&mut self, at: f64, now: Instant) {
+        self.started_at = started_at(self.started_at, at, self.server.watch.uptime(now));
         let Shared { metrics, feed, .. } = &*self.server;
         let limits = metrics.decisions();
         let last_second: ByName<LiveCounts> = limits
@@ -149,7 +156,7 @@ impl Samples {
             gates: self.gate_states(requests),
             top_denied: top(TopBy::Denied),
             top_spent: top(TopBy::Spent),
-            last_denials: watch.last_denials(),
+            last_denials: watch.last_denials(self.started_at),
         }
     }
 
@@ -192,19 +199,25 @@ impl Samples {
     fn gate_states(&self, requests: &GateRequests) -> Vec<GateState> {
         let states = self.server.gates.iter().map(|gate| {
             let limit = gate.connection_limit();
-            let refused = |limit: &ConnectionLimit| limit.refused_gate.get() + limit.refused_address.get();
             GateState {
                 name: gate.name().to_owned(),
                 address: self.server.addresses.of(gate.name()).unwrap_or_else(|| gate.address()).to_string(),
                 connections: limit.map(|limit| limit.open() as u64),
                 max_connections: limit.map(|limit| limit.max() as u64),
-                refused: limit.map_or(0, refused),
-                cut: limit.map_or(0, |limit| limit.evicted.get()),
+                refused: limit.map_or(0, |limit| limit.refused()),
+                evicted: limit.map_or(0, |limit| limit.evicted.get()),
                 requests: requests.of(gate.name()),
             }
         });
         states.collect()
     }
+}
+
+/// Returns the time of the start by a wall clock that is at `at` now, or the one that is known if that clock runs on as
+/// before. It runs on without us if it is set, or if the machine sleeps.
+fn started_at(known: f64, at: f64, uptime: Duration) -> f64 {
+    let started_at = at - uptime.as_secs_f64();
+    if (started_at - known).abs() < CLOCK_STEP_MIN { known } else { started_at }
 }
 
 /// Returns what came after `before`. Two counters of one request are not read at one moment, so a difference of them
@@ -301,6 +314,16 @@ mod tests {
         }
         let wakes = next + Duration::from_secs(3_600);
         assert_eq!(next_tick(next, wakes), wakes);
+    }
+
+    #[test]
+    fn the_start_follows_a_wall_clock_that_is_set() {
+        let uptime = Duration::from_secs(10);
+        for (at, expected) in
+            [(110.0, 100.0), (110.000_1, 100.0), (109.95, 100.0), (3_710.0, 3_700.0), (60.0, 50.0)]
+        {
+            assert_eq!(started_at(100.0, at, uptime), expected, "{at}");
+        }
     }
 
     #[test]

@@ -117,18 +117,27 @@ impl ShortId {
     }
 }
 
-/// Writes printable ASCII as it is, a backslash as two, other bytes as `\xff`, and an ellipsis where the id was cut. So
-/// no two ids look alike, unless they were cut.
+/// Writes an ellipsis where the id was cut.
 impl fmt::Display for ShortId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.bytes() {
+        write!(f, "{}{}", EscapedId(self.bytes()), if self.is_cut { "…" } else { "" })
+    }
+}
+
+/// An id, as people read it.
+pub(crate) struct EscapedId<'a>(pub(crate) &'a [u8]);
+
+/// Writes printable ASCII as it is, a backslash as two, and other bytes as `\xff`, so that no two ids look alike.
+impl fmt::Display for EscapedId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0 {
             match byte {
                 b'\\' => f.write_str("\\\\")?,
                 b' '..=b'~' => write!(f, "{}", char::from(byte))?,
                 _ => write!(f, "\\x{byte:02x}")?,
             }
         }
-        f.write_str(if self.is_cut { "…" } else { "" })
+        Ok(())
     }
 }
 
@@ -181,7 +190,7 @@ impl Bounded {
 
 /// One id that has a place in a sketch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct PlacedId {
     pub(crate) hash: IdHash,
     pub(crate) subject: Subject,
     pub(crate) bounds: Bounded,
@@ -399,11 +408,11 @@ impl SketchCounts {
     }
 
     /// Returns the ids that have a place.
-    pub(crate) fn held(&self) -> impl Iterator<Item = Held> {
+    pub(crate) fn placed_ids(&self) -> impl Iterator<Item = PlacedId> {
         self.sets.iter().enumerate().flat_map(|(index, set)| {
             let max_without_place = self.bounds.max_without_place(index);
             let ways = (0..WAYS).filter(|way| set.hashes[*way] != IdHash::EMPTY);
-            ways.map(move |way| Held {
+            ways.map(move |way| PlacedId {
                 hash: set.hashes[way],
                 subject: set.subjects[way],
                 bounds: set.bounds(way),

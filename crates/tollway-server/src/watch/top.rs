@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::sketch::{Bounded, Held, IdHash, SETS, SketchCounts, Subject};
+use super::sketch::{Bounded, IdHash, PlacedId, SETS, SketchCounts, Subject};
 
 /// The ids with the largest counts, merged.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ pub(crate) fn merge(counts: &[SketchCounts], wanted: impl Fn(Subject) -> bool) -
         without_place.iter_mut().zip(part.max_without_place()).for_each(|(sum, max)| *sum += u128::from(max));
     }
     let mut ids: HashMap<IdHash, Sums> = HashMap::new();
-    let held = counts.iter().flat_map(SketchCounts::held).filter(|held| wanted(held.subject));
-    for Held { hash, subject, bounds, max_without_place } in held {
+    let placed = counts.iter().flat_map(SketchCounts::placed_ids).filter(|placed| wanted(placed.subject));
+    for PlacedId { hash, subject, bounds, max_without_place } in placed {
         let start = || Sums { subject, min: 0, max: without_place[hash.set()] };
         let sums = ids.entry(hash).or_insert_with(start);
         sums.min += u128::from(bounds.min);

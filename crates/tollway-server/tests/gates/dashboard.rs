@@ -12,6 +12,7 @@ use tollway::{Clock, Config};
 use tollway_testbed::RedisServer;
 
 use crate::support::start_limiter;
+use crate::support::tls::TlsFiles;
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/tollway.json");
 const ALERTS: &str = include_str!("../../../../packaging/prometheus/alerts.yaml");
@@ -22,7 +23,9 @@ fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let policy =
         format!("limits: {{ Login: {{ burst: 5, count: 5, period: 1m }} }}\nstore: {}\n", redis.url());
     let limiter = Engine::open(Config::parse(&policy, "policy.yaml").unwrap(), Clock::monotonic()).unwrap();
-    let server = start_limiter(limiter, |_| {});
+    let files = TlsFiles::new();
+    let server =
+        start_limiter(limiter, |settings| settings.gates.resp_access.tls = Some(files.settings(false)));
     let page = server.get("/metrics").body;
     let exposed: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
@@ -103,8 +106,9 @@ fn every_alert_fires_and_none_fires_on_a_calm_day() {
     let full = "tollway_refused_full_total{instance='a'}";
     let failed = "tollway_reloads_total{instance='a',outcome='failed'}";
     let refused = "tollway_connections_refused_total{instance='a',gate='http',reason='gate'}";
+    let expiry = "tollway_tls_certificate_expiry_timestamp_seconds{instance='a',gate='http'}";
     let up = "tollway_store_up{instance='a',node='r'}";
-    let bad: [(&str, &[(&str, &str)]); 11] = [
+    let bad: [(&str, &[(&str, &str)]); 12] = [
         ("TollwayStoreUnreachable", &[(up, "0+0x30")]),
         ("TollwayDecidesWithoutStore", &[(degraded, "0+60x30")]),
         ("TollwayDecidesWithoutStore", &[(degraded_rule, "0+60x30")]),
@@ -114,6 +118,8 @@ fn every_alert_fires_and_none_fires_on_a_calm_day() {
         ("TollwayMemoryNearlyFull", &[(buckets, "91+0x30"), (most, "100+0x30")]),
         ("TollwayRefusesNewIds", &[(full, "0+60x30")]),
         ("TollwayReloadFailed", &[(failed, "0+1x30")]),
+        // Seconds since 1970, as the time of the test: twenty minutes.
+        ("TollwayCertificateExpires", &[(expiry, "600000+0x30")]),
         ("TollwayConnectionsRefused", &[(refused, "0+60x30")]),
         ("TollwayDeniesMost", &[(&allowed, "0+100x30"), (&denied, "0+120x30")]),
     ];
@@ -127,7 +133,7 @@ fn every_alert_fires_and_none_fires_on_a_calm_day() {
     assert_eq!(named, bad.iter().map(|(alert, _)| *alert).collect());
     let quiet = [degraded, degraded_rule, timeouts, shed, full, failed, refused].map(|name| (name, "5+0x30"));
     let used = [(&*allowed, "0+300x30"), (&denied, "0+120x30"), (buckets, "80+0x30"), (most, "100+0x30")];
-    let calm = [&quiet[..], &used, &[(up, "1+0x30")]].concat();
+    let calm = [&quiet[..], &used, &[(up, "1+0x30"), (expiry, "700000+0x30")]].concat();
     tests.push(tested(&calm, &firing(".*"), &[]));
     run_tests(&tests);
 }

@@ -1,6 +1,8 @@
 //! Runs a real Envoy with the configuration of `examples/envoy`, in front of a real server. The tests need the program,
 //! whose folder `cargo xtask test` names in `TOLLWAY_PROXIES`; without it they fail.
 
+mod control_planes;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -122,15 +124,22 @@ struct Envoy {
 
 impl Envoy {
     fn start(gate: SocketAddr, timeout: &str) -> Self {
+        let moved = |port: u16| format!("port_value: {port} ");
+        Self::run(|port| {
+            example("envoy.yaml")
+                .replace("timeout: 0.25s", &format!("timeout: {timeout}"))
+                .replace("port_value: 9901 ", &moved(0))
+                .replace("port_value: 10000 ", &moved(port))
+                .replace("port_value: 8000 ", &moved(application().port()))
+                .replace("port_value: 8081 ", &moved(gate.port()))
+        })
+    }
+
+    /// Starts an Envoy with a configuration whose listener has the port that is given.
+    fn run(config: impl FnOnce(u16) -> String) -> Self {
         // Envoy tells the port of its listener only over its own HTTP, so it gets one that was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let moved = |port: u16| format!("port_value: {port} ");
-        let config = example("envoy.yaml")
-            .replace("timeout: 0.25s", &format!("timeout: {timeout}"))
-            .replace("port_value: 9901 ", &moved(0))
-            .replace("port_value: 10000 ", &moved(address.port()))
-            .replace("port_value: 8000 ", &moved(application().port()))
-            .replace("port_value: 8081 ", &moved(gate.port()));
+        let config = config(address.port());
         let process = Command::new(installed("envoy"))
             .args(["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning", "--config-yaml"])
             .arg(config)

@@ -95,6 +95,11 @@ fn a_bill_is_paid_whole_or_not_at_all() {
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""Login";q=5;w=60, "Report";q=3;w=3"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""Report";r=0;t=1"#));
     assert_eq!(gate.post("/v1/check", r#"{"limit":"Login","id":"a","cost":0}"#).json()["remaining"], 5);
+    let ids =
+        r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Report","id":"8"},{"limit":"Login","id":"b"}]}"#;
+    let reply = gate.post("/v1/spend", ids);
+    let policies = reply.header("ratelimit-policy");
+    assert_eq!(policies, Some(r#""Login";q=5;w=60, "Report";q=3;w=3"#), "each limit once");
 }
 
 #[test]
@@ -428,7 +433,7 @@ fn clients_of_throttlecrab_are_answered_in_their_words() {
             r#"200 {"allowed":false,"limit":3,"remaining":0,"reset_after":30,"retry_after":40}"#,
         ),
         (r#""max_burst":3,"quantity":-1"#, r#"400 {"error":"\"quantity\" must not be below 0"}"#),
-        (r#""max_burst":0"#, r#"400 {"error":"burst must be above zero"}"#),
+        (r#""max_burst":0"#, r#"400 {"error":"\"max_burst\" must be above zero"}"#),
         (r#""max_burst":9223372036854775808"#, "400 "),
         (r#""max_burst":9223372036854775807"#, "400 "),
         (r#""quantity":1"#, "400 "),
@@ -452,6 +457,39 @@ fn mistakes_get_problem_documents() {
         ("POST", "/v1/spend", r#"{"limit":"Login","id":"a","cost":-1}"#, 400, "malformed", Some("cost")),
         ("POST", "/v1/refund", r#"{"limit":"Login"}"#, 400, "malformed", Some("id")),
         ("POST", "/v1/reset", "", 400, "malformed", None),
+        // In a bill, the field says in which charge or rule.
+        (
+            "POST",
+            "/v1/spend",
+            r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Login","id":"b","cost":6}]}"#,
+            422,
+            "cost-too-high",
+            Some("charges[1].cost"),
+        ),
+        (
+            "POST",
+            "/v1/check",
+            r#"{"charges":[{"limit":"Login","id":"a"},{"limit":"Logn","id":"b"}]}"#,
+            404,
+            "unknown-limit",
+            Some("charges[1].limit"),
+        ),
+        (
+            "POST",
+            "/v1/refund",
+            r#"{"charges":[{"limit":"Report","id":"x"}]}"#,
+            422,
+            "bad-id",
+            Some("charges[0].id"),
+        ),
+        (
+            "POST",
+            "/v1/spend",
+            r#"{"limit":"Login","id":"a","rules":[{"rule":"uplod"}]}"#,
+            404,
+            "unknown-rule",
+            Some("rules[0].rule"),
+        ),
         (
             "POST",
             "/v1/spend",

@@ -8,6 +8,7 @@ mod browsers;
 mod clients;
 mod console;
 mod dashboard;
+mod disclosure;
 mod envoy;
 mod hostile;
 mod http;

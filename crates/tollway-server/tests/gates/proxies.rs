@@ -9,6 +9,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use socket2::{Domain, Socket, Type};
@@ -83,6 +85,36 @@ fn check(program: &str, reach: HeadersReach, stopped: &str) {
     gate.server.stop();
     let answer = proxy.ask("127.0.0.2", "GET / HTTP/1.1", "");
     assert!(answer.starts_with(&format!("HTTP/1.1 {stopped} ")), "{answer}");
+}
+
+/// A Tollway that hangs is asked once, and then the proxy answers for itself. Traefik is not among these: it waits for
+/// 30 seconds, whatever its file says.
+#[test]
+fn a_proxy_does_not_wait_for_a_gate_that_hangs() {
+    for (program, status) in [("nginx", "200"), ("haproxy", "200"), ("caddy", "504"), ("envoy", "200")] {
+        let (gate, connections) = hanging_gate();
+        let proxy = Proxy::start(program, gate, application());
+        let before = connections.load(Ordering::SeqCst);
+        let answer = proxy.ask("127.0.0.2", "GET / HTTP/1.1", "");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{program}: {answer}");
+        assert_eq!(connections.load(Ordering::SeqCst) - before, 1, "{program} asks once");
+    }
+}
+
+/// Starts a gate that accepts connections and never answers, for as long as the test runs. Returns its address and the
+/// number of its connections.
+fn hanging_gate() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&connections);
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming().map_while(Result::ok) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            open.push(stream);
+        }
+    });
+    (address, connections)
 }
 
 /// `on_store_failure: deny` denies behind every proxy, also where an error of Tollway lets requests pass.
@@ -195,11 +227,18 @@ impl Proxy {
         let path = installed(program);
         let directory = tempfile::tempdir().unwrap();
         // Proxies cannot be given port 0, so each gets one that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let [address, inner] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [address, inner] = [address, inner].map(|free| free.local_addr().unwrap());
         for file in fs::read_dir(root().join("examples/proxies")).unwrap() {
             let name = file.unwrap().file_name().into_string().unwrap();
             let mut text = example(&name);
-            for (port, new) in [(8080, gate.port()), (8000, address.port()), (3000, application.port())] {
+            let new_ports = [
+                (8080, gate.port()),
+                (8079, inner.port()),
+                (8000, address.port()),
+                (3000, application.port()),
+            ];
+            for (port, new) in new_ports {
                 text = text.replace(&format!(":{port}"), &format!(":{new}"));
                 text = text.replace(&format!("port_value: {port}"), &format!("port_value: {new}"));
             }

@@ -1,5 +1,5 @@
 //! Tests the Smockron gate with gatekeepers that use libzmq. The tests need a Python with it, which `cargo xtask test`
-//! names in `TOLLWAY_PYZMQ`; without one they say so and test nothing.
+//! names in `TOLLWAY_PYZMQ`; without one they fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,11 +13,9 @@ use crate::support::{Harness, start_with};
 const POLICY: &str = "domains: { web: { rules: [{ rate: 1/s, burst: 1 }] } }";
 
 /// Starts gatekeepers that talk to this master.
-fn gatekeepers(gate: &Harness, scenario: &str) -> Option<Child> {
-    let Some(python) = std::env::var_os("TOLLWAY_PYZMQ") else {
-        eprintln!("skipped: TOLLWAY_PYZMQ names no Python; `cargo xtask test` has one");
-        return None;
-    };
+fn gatekeepers(gate: &Harness, scenario: &str) -> Child {
+    let python = std::env::var_os("TOLLWAY_PYZMQ");
+    let python = python.unwrap_or_else(|| panic!("TOLLWAY_PYZMQ names no Python; run `cargo xtask test`"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gates/pyzmq/gatekeeper.py");
     let address = |address| format!("tcp://{address}");
     let mut command = Command::new(python);
@@ -25,14 +23,12 @@ fn gatekeepers(gate: &Harness, scenario: &str) -> Option<Child> {
     command.arg(address(gate.server.smockron_addr().unwrap()));
     command.arg(address(gate.server.smockron_control_addr().unwrap()));
     let command = command.arg(scenario).stdin(Stdio::piped()).stdout(Stdio::piped());
-    Some(command.spawn().unwrap())
+    command.spawn().unwrap()
 }
 
 fn goes_well(scenario: &str) -> Harness {
     let gate = start_with(POLICY, |_| {});
-    if let Some(mut gatekeepers) = gatekeepers(&gate, scenario) {
-        assert!(gatekeepers.wait().unwrap().success());
-    }
+    assert!(gatekeepers(&gate, scenario).wait().unwrap().success());
     gate
 }
 
@@ -44,14 +40,12 @@ fn libzmq_says_and_hears() {
 #[test]
 fn libzmq_sends_odd_frames_and_is_heard_again() {
     let gate = goes_well("odd_frames");
-    if std::env::var_os("TOLLWAY_PYZMQ").is_some() {
-        let page = gate.get("/metrics").body;
-        for (reason, count) in [("frames", 3), ("domain", 1), ("status", 2), ("time", 5)] {
-            let name = format!("tollway_smockron_malformed_total{{reason=\"{reason}\"}}");
-            assert_eq!(total(&page, &name), count, "{page}");
-        }
-        assert_eq!(total(&page, "tollway_smockron_broken_total"), 1);
+    let page = gate.get("/metrics").body;
+    for (reason, count) in [("frames", 3), ("domain", 1), ("status", 2), ("time", 5)] {
+        let name = format!("tollway_smockron_malformed_total{{reason=\"{reason}\"}}");
+        assert_eq!(total(&page, &name), count, "{page}");
     }
+    assert_eq!(total(&page, "tollway_smockron_broken_total"), 1);
 }
 
 #[test]
@@ -67,7 +61,7 @@ fn libzmq_that_comes_late_hears_what_holds() {
 #[test]
 fn libzmq_comes_back_to_a_master_that_does() {
     let gate = start_with(POLICY, |_| {});
-    let Some(mut gatekeepers) = gatekeepers(&gate, "comes_back") else { return };
+    let mut gatekeepers = gatekeepers(&gate, "comes_back");
     let mut said = String::new();
     BufReader::new(gatekeepers.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "met\n");

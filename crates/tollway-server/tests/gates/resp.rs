@@ -136,15 +136,15 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
     let harness = start();
     let mut bystander = harness.redis();
     assert_eq!(bystander.ask("CL.THROTTLE by 9 1 60"), "*5 :0 :10 :9 :-1 :60");
-    let long_key = format!("CL.THROTTLE {} 1 1 1", "k".repeat(KEY_MAX + 1));
-    let long_id = format!("TOLL SPEND Login {}", "k".repeat(KEY_MAX + 1));
-    let key_error = "-ERR a key can have at most 512 bytes\r\n";
-    let cases: [(Vec<u8>, &str); 10] = [
+    let cases: [(Vec<u8>, &str); 8] = [
         (
             b"*1\r\n$2000000000\r\n".to_vec(),
             "-ERR Protocol error: a command can have at most 1048576 bytes\r\n",
         ),
-        (b"*2147483647\r\n".to_vec(), "-ERR Protocol error: a command can have at most 32 words\r\n"),
+        (
+            b"*2147483647\r\n".to_vec(),
+            "-ERR Protocol error: a command can have at most 32 words; the connection is closed after more than 1024\r\n",
+        ),
         (b"*-1\r\n".to_vec(), "-ERR Protocol error: invalid length\r\n"),
         (b"*1\r\n$-1\r\n".to_vec(), "-ERR Protocol error: invalid length\r\n"),
         (b"*1\r\n*1\r\n$4\r\nPING\r\n".to_vec(), "-ERR Protocol error: expected '$', got '*'\r\n"),
@@ -153,8 +153,6 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
             b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nPING\r\n".to_vec(),
             "-ERR this is not an HTTP server\r\n",
         ),
-        (command(&long_key), key_error),
-        (command(&long_id), "-ERR an id can have at most 512 bytes\r\n"),
         (
             vec![b'x'; LINE_MAX + 1],
             "-ERR Protocol error: a line of plain text can have at most 65536 bytes; send the command as an array\r\n",
@@ -177,6 +175,48 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
     assert_eq!(bystander.ask("CL.THROTTLE by 9 1 60"), "*5 :0 :10 :8 :-1 :120");
     assert_eq!(harness.metric("tollway_resp_broken_total"), "7");
     harness.assert_alive();
+}
+
+/// A client whose connection is closed sends its whole pipeline again, up to ten times: what came before a key that is
+/// too long would be charged each time.
+#[test]
+fn a_key_that_is_too_long_costs_only_its_own_command() {
+    let harness = start();
+    let mut client = harness.redis();
+    let long = "k".repeat(KEY_MAX + 1);
+    let bill = format!("TOLL SPEND {}", "Login a 1 ".repeat(11));
+    let refused = [
+        (format!("CL.THROTTLE {long} 50 1 3600"), "-ERR a key can have at most 512 bytes"),
+        (format!("THROTTLE {long} 50 1 3600"), "-ERR a key can have at most 512 bytes"),
+        (format!("TTL {long}"), "-ERR a key can have at most 512 bytes"),
+        (format!("DEL a {long}"), "-ERR a key can have at most 512 bytes"),
+        (format!("TOLL SPEND Login {long}"), "-ERR an id can have at most 512 bytes"),
+        (format!("TOLL CHECK Login a 1 Login {long} 1"), "-ERR an id can have at most 512 bytes"),
+        (format!("TOLL SPEND RULE r user={long}"), "-ERR the value of a selector can have at most 512 bytes"),
+        (
+            bill.trim_end().to_owned(),
+            "-ERR a command can have at most 32 words; send several commands, or a longer bill over HTTP",
+        ),
+    ];
+    for (index, (text, error)) in refused.iter().enumerate() {
+        client.send(&commands(["CL.THROTTLE a 50 1 3600", text, "CL.THROTTLE a 50 1 3600"]));
+        for left in [50 - 2 * index, 49 - 2 * index] {
+            assert_eq!(client.reply(), format!("*5 :0 :51 :{left} :-1 :{}", 3600 * (51 - left)), "{text}");
+            if left.is_multiple_of(2) {
+                assert_eq!(client.reply(), *error);
+            }
+        }
+    }
+    assert_eq!(harness.metric("tollway_resp_errors_total"), refused.len().to_string());
+    assert_eq!(harness.metric("tollway_resp_broken_total"), "0");
+    // In a transaction it is an error like others: none of the commands is executed.
+    for (text, _) in [&refused[0], &refused[7]] {
+        assert_eq!(client.ask("MULTI"), "+OK");
+        assert_eq!(client.ask("CL.THROTTLE b 50 1 3600"), "+QUEUED");
+        assert!(client.ask(text).starts_with("-ERR a "));
+        assert_eq!(client.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    }
+    assert_eq!(client.ask("CL.THROTTLE b 50 1 3600"), "*5 :0 :51 :50 :-1 :3600");
 }
 
 #[test]
@@ -280,6 +320,18 @@ fn a_transaction_that_does_not_go_on_is_closed_and_an_idle_connection_is_not() {
     assert_eq!(waiting.ask("MULTI"), "+OK");
     assert_eq!(read_all(&mut waiting.stream), "");
     assert_eq!(idle.ask("PING"), "+PONG");
+    assert_eq!(harness.metric("tollway_connections_cut_total{when=\"idle\"}"), "1");
+}
+
+#[test]
+fn a_transaction_is_not_kept_by_what_does_not_execute_it() {
+    let harness = start_with(POLICY, |settings| settings.bounds.idle = std::time::Duration::from_millis(50));
+    let mut client = harness.redis();
+    assert_eq!(client.ask("MULTI"), "+OK");
+    let mut writer = client.stream.try_clone().unwrap();
+    let writing = std::thread::spawn(move || while writer.write_all(b"\n").is_ok() {});
+    assert_eq!(read_all(&mut client.stream), "");
+    writing.join().unwrap();
     assert_eq!(harness.metric("tollway_connections_cut_total{when=\"idle\"}"), "1");
 }
 

@@ -352,6 +352,42 @@ descriptors:
 }
 
 #[test]
+fn hits_that_never_fit_in_shadow_refuse_nothing_without_the_store() {
+    let policy = "
+store: redis://127.0.0.1:1
+domain: shop
+descriptors:
+- {key: tried, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: deny}}
+";
+    let gate = start_with(policy, |_| {});
+    let body =
+        r#"{"domain":"shop","descriptors":[{"entries":[{"key":"tried","value":"x"}]}],"hitsAddend":9}"#;
+    assert_eq!(gate.post("/json", body).status, 200);
+}
+
+#[test]
+fn hits_that_never_fit_are_counted_as_a_denial_of_their_limit() {
+    let policy = "
+domain: shop
+descriptors:
+- {key: large, rate_limit: {unit: year, requests_per_unit: 100}}
+- {key: small, rate_limit: {unit: year, requests_per_unit: 10}}
+";
+    let gate = start_with(policy, |_| {});
+    let entries = r#"{"entries":[{"key":"large","value":"x"}]},{"entries":[{"key":"small","value":"x"}]}"#;
+    let body = format!(r#"{{"domain":"shop","descriptors":[{entries}],"hitsAddend":11}}"#);
+    assert_eq!(gate.post("/json", &body).status, 429);
+    let page = gate.get("/metrics").body;
+    let denied = |limit: &str| {
+        let series = format!(
+            "tollway_decisions_total{{limit=\"envoy/shop/{limit}\",verb=\"spend\",outcome=\"deny\"}} "
+        );
+        page.lines().find_map(|line| line.strip_prefix(&series).map(ToOwned::to_owned))
+    };
+    assert_eq!((denied("small").as_deref(), denied("large")), (Some("1"), None), "{page}");
+}
+
+#[test]
 fn health_and_reflection_stand_beside_it() {
     #[derive(Clone, PartialEq, Message)]
     struct HealthRequest {

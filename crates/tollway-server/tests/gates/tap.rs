@@ -6,9 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tollway::config::{ShowIds, WatchSettings};
+use tollway::core::Timestamp;
+use tollway::engine::Engine;
+use tollway::trace::{TraceReader, TraceTarget, matches};
+use tollway::{Clock, Config};
+use tollway_server::TraceResponder;
 use tollway_testbed::TEST_TIMEOUT;
 use tollway_wire::http::{DECISIONS_EVENT, RecordedIds, RecordingProgress, RecordingStart};
 
+use crate::support::rls::{RlsClient, from_trace};
 use crate::support::{Harness, start_with};
 use crate::watch::Events;
 
@@ -55,6 +61,27 @@ impl Recorder {
             self.read_event();
         }
         assert_eq!(self.progress, RecordingProgress { missed: 0, skipped: decisions });
+    }
+
+    /// Reads until a line has this text.
+    fn read_until(&mut self, text: &str) {
+        while !self.lines.iter().any(|line| line.contains(text)) {
+            self.read_event();
+        }
+    }
+
+    /// Replays the lines without another configuration, and compares the replies.
+    fn assert_replayed(&self) {
+        let config = Config::parse("limits: {}", "replay").unwrap();
+        let settings = config.gates.throttr_settings;
+        let limiter = Engine::open(config, Clock::manual(Timestamp::EPOCH)).unwrap();
+        let mut responder = TraceResponder::new(limiter, settings);
+        let trace = self.lines.join("\n");
+        for event in TraceReader::new(trace.as_bytes()).map(Result::unwrap) {
+            let reply = responder.answer(event.at, &event.request);
+            let is_expected = event.expected.as_ref().is_none_or(|expected| matches(expected, &reply));
+            assert!(is_expected, "{}: {reply}", event.with_reply(&reply));
+        }
     }
 
     fn read_event(&mut self) {
@@ -108,7 +135,7 @@ fn decisions_of_all_kinds_become_lines() {
     gate.clock.advance(Duration::from_millis(500));
     resp.write_all(b"TOLL SPEND Any r\r\nTOLL SPEND Login 9\r\nCL.THROTTLE k 5 1 60\r\n").unwrap();
     let expected = [
-        r#"0s  reload  {limits: {"Login": {algorithm: token_bucket, burst: 2, count: 2, period: 60s, id: "number", on_full: deny}, "Any": {algorithm: token_bucket, burst: 100, count: 100, period: 1s, id: "any", on_full: deny}}, overrides: {"Login:7": {algorithm: token_bucket, burst: 5, count: 5, period: 60s}}, rules: {"upload": {rule: "user:1/m", on_full: deny}}}  => ok"#,
+        r#"0s  reload  {limits: {"Login": {algorithm: token_bucket, burst: 2, count: 2, period: 60s, id: "number", on_full: deny}, "Any": {algorithm: token_bucket, burst: 100, count: 100, period: 1s, id: "any", on_full: deny}}, overrides: {"Login:7": {algorithm: token_bucket, burst: 5, count: 5, period: 60s}}, rules: {"upload": {rule: "user:1/m", on_full: deny}}, keys: {rewrite: [], rules: [{match: "^ws ", limit: 1, period: 20s}]}}  => ok"#,
         "1.5s  limit  spend Login:7  => allow remaining=4 retry_after=0s reset_after=12s",
         "1.5s  limit  spend Login:8  => allow remaining=1 retry_after=0s reset_after=30s",
         "1.5s  limit  spend Login:8  => allow remaining=0 retry_after=30s reset_after=60s",
@@ -125,16 +152,23 @@ fn decisions_of_all_kinds_become_lines() {
         "2s  resp  CL.THROTTLE k 5 1 60  => *5 :0 :6 :5 :-1 :60",
     ];
     assert_eq!(recorder.read(expected.len()), expected);
-    send_text(&gate);
+    recorder.assert_replayed();
+    gate.post("/v1/check", &inline("d", 2, "500ms"));
     recorder.read_until_skipped(1);
 }
 
-/// Sends a datagram to the text gate, whose decisions are not recorded.
-fn send_text(gate: &Harness) {
+/// Sends datagrams to the text gate one after another, and returns the replies.
+fn send_text(gate: &Harness, datagrams: &[&str]) -> Vec<String> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    socket.send_to(b"over_limit ws a", gate.server.text_addr().unwrap()).unwrap();
-    socket.recv(&mut [0; 100]).unwrap();
+    let address = gate.server.text_addr().unwrap();
+    let ask = |datagram: &&str| {
+        socket.send_to(datagram.as_bytes(), address).unwrap();
+        let mut reply = [0; 1000];
+        let len = socket.recv(&mut reply).unwrap();
+        String::from_utf8(reply[..len].to_vec()).unwrap()
+    };
+    datagrams.iter().map(ask).collect()
 }
 
 /// Returns the body of a request under an inline limit.
@@ -267,9 +301,9 @@ fn a_sample_has_all_requests_of_an_id_or_none() {
         (0..200).for_each(|id| _ = spend(&gate, "Any", &format!("id-{id}")));
     }
     all.read(601);
-    // Lines are sent before the report of a decision that came after them.
-    send_text(&gate);
-    some.read_until_skipped(1);
+    // Of a hundred ids, some are in every sample.
+    (0..100).for_each(|id| _ = spend(&gate, "Any", &format!("end-{id}")));
+    some.read_until("Any:end-");
     let count = |recorder: &Recorder, id: usize| {
         let text = format!("Any:id-{id}  ");
         recorder.lines.iter().filter(|line| line.contains(&text)).count()
@@ -277,6 +311,153 @@ fn a_sample_has_all_requests_of_an_id_or_none() {
     let counts: Vec<_> = (0..200).map(|id| (count(&all, id), count(&some, id))).collect();
     assert!(counts.iter().all(|count| matches!(count, (3, 0 | 3))), "{counts:?}");
     assert!(counts.contains(&(3, 0)) && counts.contains(&(3, 3)), "{counts:?}");
+}
+
+/// A policy of the gates whose requests name no limit.
+const KEYS_AND_DESCRIPTORS: &str = r#"
+limits: { Searches: { algorithm: sliding_log, count: 2, period: 1m, id: ip } }
+keys:
+  - rewrite: [{ match: 'cust=(a|b)$', replace: 'cust=ab' }]
+  - { match: '^ws ua=bot', limit: 1, period: 20s }
+  - { match: '^ws ', limit: 2.5, period: 20s, strict: true }
+  - { match: '^[0-9.]+$', use: Searches, stats: true }
+  - { match: '^free ', answer: never }
+envoy:
+  - domain: shop
+    descriptors:
+      - key: account
+        rate_limit: { unit: minute, requests_per_unit: 2, name: "é => 1" }
+        descriptors: [{ key: ip, value: '10.*', rate_limit: { unit: 90s, requests_per_unit: 1, algorithm: quota } }]
+      - { key: banned, rate_limit: { unit: day, requests_per_unit: 0 } }
+      - { key: shadow, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+"#;
+
+/// Returns a request of the domain `shop` whose descriptors have one entry each.
+fn descriptors(entries: &[(&str, &str)]) -> String {
+    let entries: Vec<_> =
+        entries.iter().map(|(key, value)| format!(r#"{{"entries":[["{key}","{value}"]]}}"#)).collect();
+    format!(r#"{{"domain":"shop","descriptors":[{}]}}"#, entries.join(","))
+}
+
+#[test]
+fn requests_that_name_no_limit_are_recorded_as_they_were_sent() {
+    let gate = start_with(KEYS_AND_DESCRIPTORS, |_| {});
+    gate.clock.advance(Duration::from_millis(1_700_000_012_345));
+    let mut recorder = Recorder::start(&gate, "");
+    let mut datagrams = vec![
+        "007 over_limit ws cust=a",
+        "over_limit ws cust=b",
+        "8 over_limit ws cust=ab",
+        "9 over_limit 192.0.2.1",
+        "9 over_limit 192.0.2.1",
+        "9 over_limit 192.0.2.1",
+        "10 over_limit free é",
+        "11 over_limit unknown",
+        r#"12 check_limit {"ip":"192.0.2.7", "more": [1], "origin":"ws","ua":"bot"}"#,
+        r#"13 check_limit {"origin":"ws","ua":"bot"}"#,
+    ];
+    let replies = send_text(&gate, &datagrams);
+    // These decide nothing.
+    send_text(&gate, &["ping", "get_size", "get_stats 192.0.2.1"]);
+    gate.clock.advance(Duration::from_millis(7_500));
+    let client = RlsClient::new(gate.server.rls_addr().unwrap());
+    let more = r#"{"domain":"shop","descriptors":[{"entries":[["account","bob"],["ip","10.0.0.1"]]},{"entries":[["account","bob"]],"limit":{"requests_per_unit":2,"unit":"WEEK"}},{"entries":[["account","eve"]],"hits_addend":2}]}"#;
+    let back = r#"{"domain":"shop","descriptors":[{"entries":[["account","eve"]],"hits_addend":1,"is_negative_hits":true}],"hits_addend":4}"#;
+    let account = descriptors(&[("account", "ann")]);
+    let requests = [
+        &*account,
+        &account,
+        &account,
+        &descriptors(&[("account", "ann"), ("shadow", "x")]),
+        &descriptors(&[("shadow", "x")]),
+        &descriptors(&[("shadow", "x"), ("nothing", "é => y")]),
+        &descriptors(&[("banned", "x"), ("shadow", "z")]),
+        more,
+        more,
+        back,
+        &account.replace("shop", "other"),
+    ];
+    for request in requests {
+        let answer = client.ask(from_trace(request)).unwrap();
+        let code = if answer.overall_code == 1 { 200 } else { 429 };
+        // Both gates are recorded, and the second request may be over the limit.
+        assert!(gate.post("/json", request).status >= code, "{request}");
+    }
+    // A mistake is no decision.
+    assert_eq!(gate.post("/json", &account.replace("shop", "")).status, 400);
+    let lines = recorder.read(1 + datagrams.len() + 2 * requests.len());
+    datagrams[6] = "10 over_limit free \\xc3\\xa9";
+    for ((line, datagram), reply) in lines[1..].iter().zip(&datagrams).zip(&replies) {
+        let reply = reply.replace('é', "\\xc3\\xa9");
+        assert!(line.ends_with(&format!("s  text  {datagram}  => {reply}")), "{line}");
+    }
+    for (pair, request) in lines[1 + datagrams.len()..].chunks(2).zip(requests) {
+        let request = request.replace("é => y", "\\u00e9 =\\u003e y");
+        assert!(pair.iter().all(|line| line.contains(&format!("s  rls  {request}  => {{"))), "{pair:?}");
+    }
+    let text = lines.join("\n");
+    assert!(text.contains(r#""name":"\u00e9 =\u003e 1"},"limit_remaining":0,"#), "{text}");
+    recorder.assert_replayed();
+    recorder.read_until_skipped(0);
+}
+
+#[test]
+fn a_sample_has_all_uses_of_a_bucket_whoever_asked() {
+    let gate = start_with(KEYS_AND_DESCRIPTORS, |_| {});
+    let mut some = Recorder::start(&gate, "&sample=4");
+    for round in 0..2 {
+        for number in 0..60 {
+            let (ip, account) = (format!("10.0.0.{number}"), format!("a{number}."));
+            let check = format!(r#"check_limit {{"origin":"ws","ua":"u{}","ip":"{ip}"}}"#, number % 7);
+            let over_limit = format!("{round} over_limit ws ip={ip}");
+            send_text(&gate, &[&format!("over_limit {ip}"), &over_limit, &check]);
+            spend(&gate, "Searches", &ip);
+            gate.post("/json", &descriptors(&[("account", &account)]));
+            gate.post("/json", &descriptors(&[("account", &account), ("shadow", &ip)]));
+            gate.post("/json", &descriptors(&[("nothing", &account)]));
+        }
+    }
+    // Of a hundred ids, some are in every sample.
+    (0..100).for_each(|id| _ = spend(&gate, "Searches", &format!("192.0.2.{id}")));
+    some.read_until("Searches:192.0.2.");
+    some.assert_replayed();
+    let count = |text: &str| some.lines.iter().filter(|line| line.contains(text)).count();
+    let counts: Vec<_> = (0..60)
+        .map(|number| {
+            let named = count(&format!("  text  over_limit 10.0.0.{number}  "));
+            let spent = count(&format!("  spend Searches:10.0.0.{number}  "));
+            let unlimited = count(&descriptors(&[("nothing", &format!("a{number}."))]));
+            (named, spent, unlimited)
+        })
+        .collect();
+    // The bucket of a named limit is that of its id, whichever gate asked.
+    assert!(counts.iter().all(|count| matches!(count, (0, 0, 0 | 2) | (2, 2, 0 | 2))), "{counts:?}");
+    let named = counts.iter().filter(|(named, ..)| *named > 0).count();
+    let unlimited = counts.iter().filter(|(.., unlimited)| *unlimited > 0).count();
+    assert!((1..60).contains(&named) && (1..60).contains(&unlimited), "{counts:?}");
+    // A request of which a part is in the sample has no reply, or is the use of a key.
+    let is_part = |line: &&String| line.contains("  rls  ") && !line.contains("  => ");
+    assert!(some.lines.iter().any(|line| is_part(&line)) && count("  text  over_limit ws ip=10.") > 0);
+}
+
+#[test]
+fn a_hashed_key_matches_no_pattern_and_is_skipped() {
+    let gate = start_with(KEYS_AND_DESCRIPTORS, |_| {});
+    let mut recorder = Recorder::start(&gate, "&ids=hashed");
+    send_text(&gate, &["over_limit ws a", r#"check_limit {"origin":"ws","ua":"x"}"#, "ping"]);
+    // What is taken from the bucket of a named limit is seen by others.
+    send_text(&gate, &["over_limit 192.0.2.1"]);
+    gate.post("/json", &descriptors(&[("account", "ann")]));
+    spend(&gate, "Searches", "192.0.2.1");
+    recorder.read_until_skipped(3);
+    let lines = recorder.read(3).to_vec();
+    assert!(lines[1].starts_with("0s  limit  spend Searches:#") && !lines[1].contains("=>"), "{lines:#?}");
+    assert!(lines[2].ends_with("  => allow remaining=0 retry_after=60s reset_after=60s"), "{lines:#?}");
+    recorder.assert_replayed();
+    let lines = lines.join("\n");
+    for told in ["shop", "account", "ws", "cust", "192.0."] {
+        assert!(!lines.contains(told), "{told}: {lines}");
+    }
 }
 
 #[test]

@@ -19,8 +19,8 @@ use tollway_testbed::{CertificateFiles, TEST_TIMEOUT, eventually};
 use tollway_wire::throttr::{ThrottrCommand, encode_request};
 
 use crate::support::rls::{RlsClient, request};
-use crate::support::start_with;
 use crate::support::tls::{Secured, TlsClient, TlsFiles, TlsHarness, start_mtls, start_tls, start_tls_with};
+use crate::support::{POLICY, start_with};
 
 /// A deadline that a test can wait for.
 const SHORT: Duration = Duration::from_millis(100);
@@ -139,7 +139,7 @@ descriptors:
 - {key: account, rate_limit: {unit: minute, requests_per_unit: 3}}
 ";
     let server = start_tls_with(policy, false, |_| {});
-    let client = RlsClient::tls(server.gate.server.rls_addr().unwrap(), &server.files.certificates);
+    let client = RlsClient::tls(server.gate.server.rls_addr().unwrap(), &server.files.certificates, None);
     let codes = [(); 4].map(|()| client.ask(request("shop", &[("account", "alice")])).unwrap().overall_code);
     assert_eq!(codes, [1, 1, 1, 2]);
 }
@@ -182,6 +182,51 @@ fn clients_need_a_certificate_that_is_valid_and_of_a_known_authority() {
     let [cert, key] = [&good.cert, &good.key].map(|path| text(path).to_owned());
     assert!(curl(&server, &["--cert", &cert, "--key", &key]).status.success());
     assert!(!curl(&server, &[]).status.success());
+}
+
+#[test]
+fn the_audit_log_names_the_certificate_of_a_client() {
+    let policy = format!(
+        "{POLICY}domain: shop\ndescriptors: [{{key: account, rate_limit: {{unit: hour, requests_per_unit: 3}}}}]\n"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let audit = directory.path().join("audit.log");
+    let server = start_tls_with(&policy, true, |settings| settings.audit = Some(audit.clone()));
+    let certificates = &server.files.certificates;
+    let identities = ["alice", "bob", "envoy"].map(|name| certificates.sign_client(name));
+    let [alice, bob, envoy] = &identities;
+    let send = |identity: &CertificateFiles, address: Option<SocketAddr>, request: &str| {
+        let client = TlsClient::new(certificates.authority(), Some(identity));
+        let mut stream = client.connect(address.unwrap()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let gates = &server.gate.server;
+    let body = r#"{"limit":"Login","id":"a"}"#;
+    let head =
+        "POST /v1/refund HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close";
+    let answer =
+        send(alice, gates.http_addr(), &format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // RESET ends everything that a connection has, but not who it is.
+    let answer = send(bob, gates.resp_addr(), "RESET\r\nTOLL REFUND Login a\r\nQUIT\r\n");
+    assert!(answer.starts_with("+RESET\r\n*8\r\n"), "{answer}");
+    let mut give_back = request("shop", &[("account", "a")]);
+    give_back.descriptors[0].is_negative_hits = true;
+    RlsClient::tls(gates.rls_addr().unwrap(), certificates, Some(envoy)).ask(give_back).unwrap();
+    drop(server.gate);
+    let lines = fs::read_to_string(&audit).unwrap();
+    let who = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["who"].clone();
+    let found: Vec<_> = lines.lines().map(who).collect();
+    let fingerprint = |files: &CertificateFiles| {
+        let arguments = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
+        let printed = Command::new("openssl").args(arguments).arg(&files.cert).output().unwrap().stdout;
+        let digits = String::from_utf8(printed).unwrap().split('=').nth(1).unwrap().trim().replace(':', "");
+        format!("certificate sha256:{}", digits.to_lowercase())
+    };
+    assert_eq!(found, identities.each_ref().map(fingerprint));
 }
 
 #[test]
@@ -302,11 +347,11 @@ fn a_client_that_does_not_read_is_cut() {
 }
 
 #[test]
-fn a_client_that_is_idle_for_too_long_gets_a_farewell() {
+fn a_client_that_is_idle_for_too_long_gets_a_close_notify() {
     let server = start_tls(|settings| settings.bounds.idle = SHORT);
     let mut client = server.files.client().connect(server.http()).unwrap();
     assert!(ask_health(&mut client).starts_with("HTTP/1.1 200 "));
-    // Without a farewell, the end would be an error.
+    // Without a close_notify, the end would be an error.
     assert_eq!(client.read(&mut [0; 64]).unwrap(), 0);
 }
 
@@ -319,7 +364,7 @@ fn answers_of_any_length_arrive_whole() {
         HEALTH.repeat(requests - 1) + &HEALTH.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     client.write_all(pipelined.as_bytes()).unwrap();
     let mut answers = String::new();
-    // The end is not an error: the server says farewell.
+    // The end is not an error: the server sends a close_notify.
     client.read_to_string(&mut answers).unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), requests);
 }

@@ -302,16 +302,16 @@ const COMMANDS: [(&str, Option<Scope>, &str); 18] = [
     ("TOLL SPEND Login a 1 Fast a 1", Some(Scope::Decide), "*10 \"allowed\" :1 "),
     ("TOLL REFUND Login a", Some(Scope::Refund), "*8 \"refunded\" "),
     ("TOLL RESET Login a", Some(Scope::Admin), "*2 \"reset\" :1"),
-    ("DEL k", Some(Scope::Admin), ""),
-    ("TTL k", Some(Scope::Read), ""),
-    ("PTTL k", Some(Scope::Read), ""),
+    ("TTL k", Some(Scope::Read), ":1"),
+    ("PTTL k", Some(Scope::Read), ":1213"),
+    ("DEL k", Some(Scope::Admin), ":1"),
     ("PING", None, "+PONG"),
     ("ECHO hi", None, "\"hi\""),
     ("SELECT 0", None, "+OK"),
-    ("CLIENT GETNAME", None, ""),
+    ("CLIENT GETNAME", None, "$-1"),
     ("COMMAND COUNT", None, ":20"),
     ("INFO", None, "\"# Server"),
-    ("CONFIG GET save", None, ""),
+    ("CONFIG GET save", None, "*0"),
 ];
 
 #[test]

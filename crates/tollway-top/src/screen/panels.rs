@@ -174,7 +174,7 @@ impl Source<'_> {
             denials.filter(|denial| self.view.shows(&[&denial.limit, &shown_id(denial.id.as_deref())]));
         let rows = shown.map(|denial| {
             let ago = words::duration((self.snapshot.at - denial.at).max(0.0));
-            let retry = denial.retry_after.map_or_else(|| "never".to_owned(), words::duration);
+            let retry = denial.retry_after.map_or_else(|| "–".to_owned(), words::duration);
             vec![
                 Cell::new(format!("{ago} ago"), self.theme.dim()),
                 Cell::plain(&denial.limit),
@@ -225,7 +225,7 @@ impl Source<'_> {
             1 => "1 connection".to_owned(),
             open => format!("{} connections", words::count(open)),
         }));
-        let troubles = [(gate.refused, "refused"), (gate.cut, "cut")];
+        let troubles = [(gate.refused, "refused"), (gate.evicted, "evicted")];
         let troubles = troubles.into_iter().filter(|(count, _)| *count > 0);
         state.extend(troubles.map(|(count, name)| format!("{} {name}", words::count(count))));
         let style = if gate.refused > 0 { self.theme.warn() } else { Style::new() };

@@ -117,6 +117,11 @@ impl<'a> HttpCommand<'a> {
         &self.rules
     }
 
+    /// Returns true if the request has a list of charges, also of one: its fields are those of `charges[0]`.
+    pub const fn has_charge_list(&self) -> bool {
+        matches!(self.charges, ChargeRequests::Many(_))
+    }
+
     /// Returns the charges: at most [`CHARGES_MAX`](tollway_core::bill::CHARGES_MAX), and at least one if there are no
     /// rules.
     pub fn charges(&self) -> &[ChargeRequest<'a>] {

@@ -165,6 +165,10 @@ impl Framer {
     ///
     /// Until a request is returned and removed, each call must pass the same bytes again, with new ones behind them.
     pub fn next<'a>(&'a mut self, inbox: &'a [u8]) -> Result<FramerEvent<'a>, FramingError> {
+        if inbox.is_empty() {
+            // An idle connection keeps no body. There are many of them.
+            self.decoded_body = Vec::new();
+        }
         if let Some(missing) = self.still_missing(inbox) {
             return self.incomplete(missing, inbox.len());
         }
@@ -308,6 +312,21 @@ mod tests {
                 Err(error) => return (requests, error.status().code().to_string()),
             }
         }
+    }
+
+    #[test]
+    fn the_body_of_a_request_that_was_answered_is_not_kept() {
+        let mut framer = Framer::new(256, 64 << 10);
+        let chunk = "a".repeat(60_000);
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost:x\r\ntransfer-encoding: chunked\r\n\r\nea60\r\n{chunk}\r\n0\r\n\r\n"
+        );
+        let Ok(FramerEvent::Request(HttpRequest { body, len, .. })) = framer.next(request.as_bytes()) else {
+            panic!("the request is complete");
+        };
+        assert_eq!((body.len(), len), (chunk.len(), request.len()));
+        assert!(matches!(framer.next(b""), Ok(FramerEvent::Incomplete(MissingPart::Start))));
+        assert_eq!(framer.decoded_body.capacity(), 0);
     }
 
     #[test]

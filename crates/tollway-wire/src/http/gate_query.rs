@@ -224,6 +224,11 @@ impl<'a> GateReader<'a> {
             Some(selector) => (selector, IdSource::parse(name, value)?),
             None => (name, IdSource::Given(percent_decode(name, value)?)),
         };
+        if selector == "cost" {
+            // It would be read as a selector that the rule does not have, and the charge would cost 1.
+            let accepted = "a rule has no cost; send \"cost\" after its \"limit\" and before \"rule\"";
+            return Err(malformed_parameter(name, accepted));
+        }
         if selector == "key" {
             return set_once("key", &mut rule.key, source);
         }
@@ -362,6 +367,9 @@ mod tests {
             ("rule=r&user_from=x", Some("user_from")),
             ("rule=r&key=a&key=b", Some("key")),
             ("id=a&rule=r", Some("limit")),
+            ("limit=L&id=a&rule=r&user=a&cost=3", Some("cost")),
+            ("rule=r&cost=0&user=a", Some("cost")),
+            ("rule=r&cost_from=path", Some("cost_from")),
         ] {
             assert_eq!(GateQuery::from_query(query).unwrap_err().field.as_deref(), field, "{query}");
         }

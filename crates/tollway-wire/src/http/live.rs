@@ -117,10 +117,12 @@ pub struct TopReport {
     pub by: TopBy,
     /// The seconds until now that the counts are about.
     pub window: f64,
-    /// The sum over all ids of all limits, rules and domains, which is exact.
-    pub total: u64,
-    /// True if every `count_min` equals its `count_max`.
-    pub exact: bool,
+    /// The sum over all ids of all limits, rules and domains, which is exact; `None` for a client that may not see all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// True if every `count_min` equals its `count_max`; `None` for a client that may not see all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<bool>,
     /// The ids, the largest `count_max` first.
     pub top: Vec<TopEntry>,
 }
@@ -318,10 +320,12 @@ pub struct GateState {
     pub connections: Option<u64>,
     /// The largest number of connections.
     pub max_connections: Option<u64>,
-    /// The connections that were refused since the start.
+    /// The connections that were refused since the start, for any reason: the sum of
+    /// `tollway_connections_refused_total`.
     pub refused: u64,
-    /// The connections that were closed to make room for others since the start.
-    pub cut: u64,
+    /// The idle connections that were closed to make room for others since the start:
+    /// `tollway_connections_evicted_total`.
+    pub evicted: u64,
     /// The requests of the last second; `None` if the gate does not count them.
     pub requests: Option<u64>,
 }
@@ -435,8 +439,13 @@ mod tests {
             count_max: 430,
             retry_after: Some(12.5),
         };
-        let report =
-            TopReport { by: TopBy::Denied, window: 52.5, total: 12_345, exact: false, top: vec![entry] };
+        let report = TopReport {
+            by: TopBy::Denied,
+            window: 52.5,
+            total: Some(12_345),
+            exact: Some(false),
+            top: vec![entry],
+        };
         let mut out = Vec::new();
         report.put_json(&mut out);
         let json = r#"{"by":"denied","window":52.5,"total":12345,"exact":false,"top":[{"limit":"Login","kind":"limit","id":"mallory","count_min":412,"count_max":430,"retry_after":12.5}]}"#;
@@ -485,7 +494,7 @@ mod tests {
         #[test]
         fn reports_are_read_back(
             by in prop_oneof![Just(TopBy::Denied), Just(TopBy::Spent)], window in seconds(100),
-            total in any::<u64>(), exact in any::<bool>(), top in prop::collection::vec(entry(), 0..5),
+            total in any::<Option<u64>>(), exact in any::<Option<bool>>(), top in prop::collection::vec(entry(), 0..5),
         ) {
             let report = TopReport { by, window, total, exact, top };
             let mut out = Vec::new();

@@ -50,6 +50,14 @@ impl ProblemDetails {
         self
     }
 
+    /// Returns the same problem with its field inside of a part of the request, such as `charges[1]`.
+    pub fn within(mut self, part: Option<String>) -> Self {
+        if let (Some(part), Some(field)) = (part, &mut self.field) {
+            *field = format!("{part}.{field}");
+        }
+        self
+    }
+
     /// Creates a problem for a path that does not exist.
     pub fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(128).collect();
@@ -66,7 +74,8 @@ impl ProblemDetails {
     /// Creates a problem for one watcher more than the server allows.
     pub fn too_many_watchers(max: usize) -> Self {
         let detail = match max {
-            0 => "half of the gate's connections may watch, which is none; raise its max_connections"
+            0 => "half of the gate's connections may watch, which is none here; raise its max_connections to at \
+                  least 2"
                 .to_owned(),
             1 => "a client watches already, and this gate has room for one; close it".to_owned(),
             _ => format!("{max} clients watch already; close one of them"),
@@ -77,7 +86,8 @@ impl ProblemDetails {
     /// Creates a problem for one recorder more than the server allows.
     pub fn too_many_recorders(max: usize) -> Self {
         let detail = match max {
-            0 => "a quarter of the gate's connections may record, which is none; raise its max_connections"
+            0 => "a quarter of the gate's connections may record, which is none here; raise its max_connections \
+                  to at least 4"
                 .to_owned(),
             1 => "a client records already, and this gate has room for one; end it".to_owned(),
             _ => format!("{max} clients record already; end one of them"),

@@ -87,11 +87,18 @@ const fn is_remaining_known(decision: &Decision) -> bool {
     !matches!(decision.verdict, Verdict::Unlimited | Verdict::AllowUnreachable | Verdict::DenyUnreachable)
 }
 
-/// Appends the value of `RateLimit-Policy`: the limits of all charges.
+/// Appends the value of `RateLimit-Policy`: the limits of all charges. A limit is listed once for all its ids that have
+/// the same numbers.
 fn put_policies(out: &mut Vec<u8>, charges: &[Charge<'_>]) {
     let mut comma: &[u8] = b"";
-    for charge in charges {
+    for (index, charge) in charges.iter().enumerate() {
         let Some(algorithm) = charge.algorithm() else { continue };
+        let is_same = |earlier: &Charge<'_>| {
+            earlier.limit().name() == charge.limit().name() && earlier.algorithm() == Some(algorithm)
+        };
+        if charges[..index].iter().any(is_same) {
+            continue;
+        }
         out.extend_from_slice(comma);
         put_name(out, charge.limit().name());
         // The window of a token bucket is the time to regain its burst: the same rate as count and period. A longer

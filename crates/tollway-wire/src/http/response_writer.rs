@@ -4,8 +4,6 @@
 //! HTTP/1.1 429 Too Many Requests
 //! X-Content-Type-Options: nosniff
 //! Cache-Control: no-store
-//! Content-Type: application/json
-//! Content-Length: 79
 //! Date: Sun, 06 Nov 1994 08:49:37 GMT
 //! RateLimit-Policy: "Login";q=5;w=60        see `rate_limit_headers`
 //! RateLimit: "Login";r=0;t=12
@@ -13,6 +11,8 @@
 //! X-RateLimit-Remaining: 0
 //! X-RateLimit-Reset: 60
 //! Retry-After: 12
+//! Content-Type: application/json
+//! Content-Length: 79
 //!
 //! {"allowed":false,"remaining":0,"retry_after":12,"reset_after":60,"limit":"Login"}
 //! ```

@@ -2,6 +2,7 @@
 
 use super::KEY_MAX;
 use super::error::{CommandError, shown};
+use super::integer;
 use super::reply::RespVersion;
 use super::throttle::{Dialect, ThrottleRequest};
 use super::toll::TollRequest;
@@ -165,7 +166,8 @@ fn hello<'a>(words: &[&'a [u8]]) -> Result<Hello<'a>, CommandError> {
     hello.version = Some(match *version {
         b"2" => RespVersion::Resp2,
         b"3" => RespVersion::Resp3,
-        _ => return Err(CommandError::Version),
+        word if integer::parse(word).is_some() => return Err(CommandError::Version),
+        word => return Err(CommandError::NoVersion { found: shown(word) }),
     });
     loop {
         rest = match rest {

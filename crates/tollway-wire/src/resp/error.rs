@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 use tollway_core::{BillError, Verb};
 
-use super::{COMMAND_MAX, KEY_MAX, LINE_MAX, WORDS_MAX};
+use super::{COMMAND_MAX, KEY_MAX, LINE_MAX, SKIPPED_WORDS_MAX, WORDS_MAX};
 
 /// The most bytes of a client's own words that an error repeats.
 const SHOWN_MAX: usize = 64;
@@ -17,8 +17,11 @@ pub enum RespFramingError {
     /// A length that is negative, or no number.
     #[error("ERR Protocol error: invalid length")]
     InvalidLength,
-    /// More words than [`WORDS_MAX`].
-    #[error("ERR Protocol error: a command can have at most {WORDS_MAX} words")]
+    /// More words than [`SKIPPED_WORDS_MAX`].
+    #[error(
+        "ERR Protocol error: a command can have at most {WORDS_MAX} words; the connection is closed after more than \
+         {SKIPPED_WORDS_MAX}"
+    )]
     TooManyWords,
     /// More bytes than [`COMMAND_MAX`].
     #[error("ERR Protocol error: a command can have at most {COMMAND_MAX} bytes")]
@@ -63,6 +66,11 @@ pub enum CommandError {
     /// An array without words.
     #[error("ERR empty command")]
     Empty,
+    /// More words than [`WORDS_MAX`].
+    #[error(
+        "ERR a command can have at most {WORDS_MAX} words; send several commands, or a longer bill over HTTP"
+    )]
+    TooManyWords,
     /// A command that there is not.
     #[error("ERR unknown command '{name}'")]
     UnknownCommand {
@@ -117,15 +125,27 @@ pub enum CommandError {
         /// The reason.
         problem: String,
     },
-    /// A key of more than [`KEY_MAX`] bytes. The connection is closed.
+    /// A key of more than [`KEY_MAX`] bytes.
     #[error("ERR a key can have at most {KEY_MAX} bytes")]
     KeyTooLong,
-    /// An id of more than [`KEY_MAX`] bytes. The connection is closed.
+    /// An id of more than [`KEY_MAX`] bytes.
     #[error("ERR an id can have at most {KEY_MAX} bytes")]
     IdTooLong,
     /// A name of a connection of more than [`KEY_MAX`] bytes.
     #[error("ERR the name of a connection can have at most {KEY_MAX} bytes")]
     NameTooLong,
+    /// A cost that is no integer, or larger than any other number of this protocol.
+    #[error("ERR cost must be an integer from 0 to {}, not '{found}'", i64::MAX)]
+    NoCost {
+        /// The word that was sent, cut and escaped.
+        found: String,
+    },
+    /// A version of the protocol that is no number.
+    #[error("ERR protocol version must be 2 or 3, not '{found}'")]
+    NoVersion {
+        /// The word that was sent, cut and escaped.
+        found: String,
+    },
     /// A version of the protocol that there is not.
     #[error("NOPROTO unsupported protocol version; there are 2 and 3")]
     Version,
@@ -151,6 +171,16 @@ pub enum CommandError {
         /// The verb.
         verb: Verb,
     },
+    /// Several charges of which one has no cost.
+    #[error(
+        "ERR wrong number of arguments for 'toll' command; several charges need a cost each: send TOLL {} limit id cost \
+         limit id cost ...",
+        .verb.name().to_ascii_uppercase()
+    )]
+    TollCosts {
+        /// The verb.
+        verb: Verb,
+    },
     /// A bill that cannot be made.
     #[error("ERR {problem}")]
     Bill {
@@ -172,7 +202,7 @@ pub enum CommandError {
         /// The name of the selector, cut and escaped.
         name: String,
     },
-    /// A value of a selector of more than [`KEY_MAX`] bytes. The connection is closed.
+    /// A value of a selector of more than [`KEY_MAX`] bytes.
     #[error("ERR the value of a selector can have at most {KEY_MAX} bytes")]
     ValueTooLong,
     /// A name that is no text.
@@ -187,9 +217,11 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// Returns whether the connection is closed after the error.
+    /// Returns whether the connection is closed after the error. It stays open after a key that is too long, which is
+    /// often the choice of a client's own user: a client whose connection is closed sends all that was not answered
+    /// again, and what it asked before the error is charged twice.
     pub const fn closes(&self) -> bool {
-        matches!(self, Self::KeyTooLong | Self::IdTooLong | Self::ValueTooLong | Self::Http)
+        matches!(self, Self::Http)
     }
 }
 

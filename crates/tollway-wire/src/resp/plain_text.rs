@@ -21,10 +21,10 @@ pub(super) fn decode<'a>(
     let mut rest = inbox[..end].trim_ascii();
     while !rest.is_empty() {
         let (word, after) = first_word(rest)?;
-        words.push(word)?;
+        words.push(word);
         rest = after.trim_ascii_start();
     }
-    let decoded = if words.is_empty() { Decoded::Blank } else { Decoded::Command };
+    let decoded = if words.is_empty() { Decoded::Blank } else { words.decoded() };
     Ok(Some((decoded, end + 1)))
 }
 

@@ -72,7 +72,17 @@ impl<'w, 'a> TollRequest<'w, 'a> {
         }
         let request = Self { verb, charges, rules };
         let fits = charges.len().is_multiple_of(request.words_per_charge()) && !words.is_empty();
-        if fits { Ok(request) } else { Err(CommandError::TollWords { verb }) }
+        match fits {
+            true => Ok(request),
+            false
+                if verb.has_cost()
+                    && charges.len() > words_per_charge
+                    && !charges.iter().any(|word| is_rule(word)) =>
+            {
+                Err(CommandError::TollCosts { verb })
+            }
+            false => Err(CommandError::TollWords { verb }),
+        }
     }
 
     /// Returns the charges in their order.
@@ -141,7 +151,7 @@ fn charge<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<TollCharge<'a>, CommandE
         Some(word) => match integer::parse(word).map(u64::try_from) {
             Some(Ok(cost)) => cost,
             Some(Err(_)) => return Err(CommandError::TooSmall { field: "cost", min: 0 }),
-            None => return Err(CommandError::NoInteger { field: "cost", found: shown(word) }),
+            None => return Err(CommandError::NoCost { found: shown(word) }),
         },
     };
     Ok(TollCharge { limit, id: words[1], cost })

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::error::RespFramingError;
 use super::plain_text;
-use super::{COMMAND_MAX, WORDS_MAX};
+use super::{COMMAND_MAX, SKIPPED_WORDS_MAX, WORDS_MAX};
 use crate::decimal::put_u64;
 
 /// The words of one command, borrowed from the read buffer. It is reused for the next command.
@@ -12,19 +12,32 @@ use crate::decimal::put_u64;
 pub struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
     len: usize,
+    /// True if there were more words, which are skipped.
+    is_cut: bool,
 }
 
 impl<'a> Words<'a> {
     /// Creates a place for words, without any.
     pub const fn new() -> Self {
-        Self { words: [&[]; WORDS_MAX], len: 0 }
+        Self { words: [&[]; WORDS_MAX], len: 0, is_cut: false }
     }
 
-    pub(super) fn push(&mut self, word: &'a [u8]) -> Result<(), RespFramingError> {
-        let free = self.words.get_mut(self.len).ok_or(RespFramingError::TooManyWords)?;
-        *free = word;
-        self.len += 1;
-        Ok(())
+    /// Adds a word, or skips it if there are [`WORDS_MAX`] already.
+    #[inline]
+    pub(super) fn push(&mut self, word: &'a [u8]) {
+        match self.words.get_mut(self.len) {
+            Some(free) => {
+                *free = word;
+                self.len += 1;
+            }
+            None => self.is_cut = true,
+        }
+    }
+
+    /// Returns what the words are, when the last of them was added.
+    #[inline]
+    pub(super) const fn decoded(&self) -> Decoded {
+        if self.is_cut { Decoded::TooManyWords } else { Decoded::Command }
     }
 }
 
@@ -48,6 +61,8 @@ impl<'a> Deref for Words<'a> {
 pub enum Decoded {
     /// A command, whose words were written to the place for them.
     Command,
+    /// A command with more than [`WORDS_MAX`] words, which gets an error. Its first words were written.
+    TooManyWords,
     /// A blank line, which gets no reply.
     Blank,
 }
@@ -60,9 +75,10 @@ pub fn decode<'a>(
     words: &mut Words<'a>,
 ) -> Result<Option<(Decoded, usize)>, RespFramingError> {
     words.len = 0;
+    words.is_cut = false;
     match inbox.first() {
         None => Ok(None),
-        Some(b'*') => Ok(decode_array(inbox, words)?.map(|len| (Decoded::Command, len))),
+        Some(b'*') => Ok(decode_array(inbox, words)?.map(|len| (words.decoded(), len))),
         Some(
             &found @ (b'$' | b':' | b'+' | b'-' | b'%' | b'~' | b'#' | b',' | b'_' | b'(' | b'=' | b'>'),
         ) => Err(RespFramingError::NoArray { found }),
@@ -73,7 +89,7 @@ pub fn decode<'a>(
 #[inline]
 fn decode_array<'a>(inbox: &'a [u8], words: &mut Words<'a>) -> Result<Option<usize>, RespFramingError> {
     let Some((count, mut at)) = length(inbox, 1)? else { return Ok(None) };
-    if count > WORDS_MAX {
+    if count > SKIPPED_WORDS_MAX {
         return Err(RespFramingError::TooManyWords);
     }
     for _ in 0..count {
@@ -89,14 +105,17 @@ fn decode_array<'a>(inbox: &'a [u8], words: &mut Words<'a>) -> Result<Option<usi
                 if line_end != b"\r\n" {
                     return Err(RespFramingError::NoLineEnd);
                 }
-                words.push(&inbox[start..end])?;
+                words.push(&inbox[start..end]);
                 at = end + 2;
             }
             // Some clients send numbers as numbers.
             Some(b':') => {
                 let Some(end) = line_end(inbox, at + 1)? else { return Ok(None) };
-                words.push(&inbox[at + 1..end])?;
+                words.push(&inbox[at + 1..end]);
                 at = end + 2;
+                if at > COMMAND_MAX {
+                    return Err(RespFramingError::TooLong);
+                }
             }
             Some(&found) => return Err(RespFramingError::NoString { found }),
             None => return Ok(None),

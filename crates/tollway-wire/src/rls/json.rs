@@ -14,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write;
 
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
@@ -255,8 +256,81 @@ impl HeaderSink for JsonHeaders<'_> {
     }
 }
 
-/// Appends an answer in the form of traces.
+/// Appends a request in the form of traces, in printable ASCII and without an arrow.
+pub fn put_trace_request(out: &mut Vec<u8>, request: &RateLimitRequest<'_>) {
+    let start = out.len();
+    put_name(out, b"{", "domain");
+    put_string(out, &request.domain);
+    put_name(out, b",", "descriptors");
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        out.push(if index == 0 { b'[' } else { b',' });
+        put_descriptor(out, descriptor);
+    }
+    out.extend_from_slice(if request.descriptors.is_empty() { b"[]" } else { b"]" });
+    if request.hits_addend > 0 {
+        put_name(out, b",", "hits_addend");
+        put_u64(out, u64::from(request.hits_addend));
+    }
+    out.push(b'}');
+    escape_for_trace(out, start);
+}
+
+fn put_descriptor(out: &mut Vec<u8>, descriptor: &RequestDescriptor<'_>) {
+    put_name(out, b"{", "entries");
+    out.push(b'[');
+    for (index, (key, value)) in descriptor.entries.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"[" } else { b",[" });
+        put_string(out, key);
+        out.push(b',');
+        put_string(out, value);
+        out.push(b']');
+    }
+    out.push(b']');
+    if let Some(LimitOverride { requests_per_unit, unit }) = &descriptor.limit {
+        put_name(out, b",", "limit");
+        put_name(out, b"{", "requests_per_unit");
+        put_u64(out, u64::from(*requests_per_unit));
+        put_name(out, b",", "unit");
+        put_string(out, unit.name());
+        out.push(b'}');
+    }
+    if let Some(hits) = descriptor.hits_addend {
+        put_name(out, b",", "hits_addend");
+        put_u64(out, hits);
+    }
+    if descriptor.is_negative_hits {
+        put_name(out, b",", "is_negative_hits");
+        out.extend_from_slice(b"true");
+    }
+    out.push(b'}');
+}
+
+/// Escapes what a line of a trace cannot have in the JSON from `start` on: bytes that are not printable ASCII, and the
+/// arrow, which would end a request. Both are only in strings.
+fn escape_for_trace(out: &mut Vec<u8>, start: usize) {
+    let json = &out[start..];
+    if json.iter().all(|byte| matches!(byte, b' '..=b'~')) && !json.windows(2).any(|pair| pair == b"=>") {
+        return;
+    }
+    let json = String::from_utf8(out.split_off(start)).expect("JSON is text");
+    let (mut units, mut is_arrow) = ([0; 2], false);
+    for character in json.chars() {
+        match character {
+            ' '..='~' if !(is_arrow && character == '>') => out.push(character as u8),
+            _ => {
+                for unit in character.encode_utf16(&mut units) {
+                    // Writing to memory cannot fail.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+        is_arrow = character == '=';
+    }
+}
+
+/// Appends an answer in the form of traces, in printable ASCII.
 pub fn put_trace_json(out: &mut Vec<u8>, response: &RlsResponse<'_>) {
+    let start = out.len();
     let names = Names {
         overall_code: "overall_code",
         current_limit: "current_limit",
@@ -266,6 +340,7 @@ pub fn put_trace_json(out: &mut Vec<u8>, response: &RlsResponse<'_>) {
     };
     put_answer(out, response, &names);
     out.push(b'}');
+    escape_for_trace(out, start);
 }
 
 /// Appends everything but the brace at the end.

@@ -185,6 +185,9 @@ fn an_inline_limit_has_a_burst_a_count_and_a_period_in_either_form() {
     );
     for (limit, words) in [
         (r#"{"period":"1m"}"#, "\"count\" is missing"),
+        (r#"{"count":0,"period":1}"#, "count must be above zero"),
+        (r#"{"count":0,"period":1,"burst":0}"#, "burst must be above zero"),
+        (r#"{"count":1,"period":"60"}"#, "\"60\" has no unit; use ns, us, ms, s, m, h or d, such as 60s"),
         (r#"{"count":1}"#, "\"period\" is missing"),
         (r#"{"count":1,"period":true}"#, "a duration such as \"1m30s\", or whole seconds"),
         (r#"{"count":1,"period":"soon"}"#, "period"),

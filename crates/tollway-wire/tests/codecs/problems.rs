@@ -124,6 +124,10 @@ fn a_problem_says_what_to_do() {
         (ProblemDetails::unknown_host(b"a\xff", "http"), r#"list it in "hosts" at gates.http"#),
         (ProblemDetails::missing_scope("refund"), r#"needs a token with the scope "refund""#),
         (ProblemDetails::request_timeout("head"), "the head did not arrive before the timeout"),
+        (ProblemDetails::too_many_watchers(0), "none here; raise its max_connections to at least 2"),
+        (ProblemDetails::too_many_watchers(1), "a client watches already, and this gate has room for one"),
+        (ProblemDetails::too_many_recorders(0), "none here; raise its max_connections to at least 4"),
+        (ProblemDetails::too_many_recorders(1), "a client records already, and this gate has room for one"),
         (ProblemDetails::too_many_watchers(16), "16 clients watch already; close one of them"),
         (ProblemDetails::too_many_recorders(4), "4 clients record already; end one of them"),
     ] {

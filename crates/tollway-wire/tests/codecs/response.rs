@@ -280,7 +280,8 @@ fn reports_are_sent_as_a_client_reads_them() {
     let explanation = RuleExplanation::new("upload".to_owned(), tree, Timestamp::EPOCH);
     let (code, _, body) = written(|response, _| response.rule_explanation(&explanation));
     assert_eq!(RuleExplanation::from_json(code, body.as_bytes()).unwrap(), explanation);
-    let top = TopReport { by: TopBy::Denied, window: 52.5, total: 3, exact: true, top: Vec::new() };
+    let top =
+        TopReport { by: TopBy::Denied, window: 52.5, total: Some(3), exact: Some(true), top: Vec::new() };
     let (code, _, body) = written(|response, _| response.top_report(&top));
     assert_eq!(TopReport::from_json(code, body.as_bytes()).unwrap(), top);
 }

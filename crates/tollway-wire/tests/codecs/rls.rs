@@ -99,7 +99,11 @@ proptest! {
     ) {
         let request = RateLimitRequest { domain: domain.into(), descriptors, hits_addend };
         let message = naive(&request);
-        prop_assert_eq!(rls::decode(&message).unwrap(), request);
+        prop_assert_eq!(&rls::decode(&message).unwrap(), &request);
+        let mut json = Vec::new();
+        rls::put_trace_request(&mut json, &request);
+        prop_assert_eq!(&rls::from_json(&json).unwrap(), &request);
+        prop_assert!(json.iter().all(|byte| matches!(byte, b' '..=b'~')));
     }
 
     #[test]
@@ -172,6 +176,21 @@ fn json_is_read_in_both_forms() {
     ] {
         assert!(rls::from_json(wrong.as_bytes()).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_request_of_a_trace_is_printable_and_has_no_arrow() {
+    let entries = vec![("account".into(), "é => \"\u{1f600}\" =>".into()), ("ip".into(), "".into())];
+    let limit = Some(LimitOverride { requests_per_unit: 5, unit: RateUnit::Hour });
+    let descriptor =
+        RequestDescriptor { entries, limit, hits_addend: Some(u64::MAX), is_negative_hits: true };
+    let descriptors = vec![descriptor, RequestDescriptor::default()];
+    let request = RateLimitRequest { domain: "a=b > c".into(), descriptors, hits_addend: 3 };
+    let mut json = Vec::new();
+    rls::put_trace_request(&mut json, &request);
+    let expected = r#"{"domain":"a=b > c","descriptors":[{"entries":[["account","\u00e9 =\u003e \"\ud83d\ude00\" =\u003e"],["ip",""]],"limit":{"requests_per_unit":5,"unit":"HOUR"},"hits_addend":18446744073709551615,"is_negative_hits":true},{"entries":[]}],"hits_addend":3}"#;
+    assert_eq!(String::from_utf8(json).unwrap(), expected);
+    assert_eq!(rls::from_json(expected.as_bytes()).unwrap(), request);
 }
 
 #[test]

@@ -168,8 +168,24 @@ impl<'a> AlgorithmFields<'a> {
             None => (burst, count, period),
         };
         let burst = if kind == AlgorithmKind::TokenBucket { burst? } else { 0 };
-        let made = kind.with_numbers(burst, count?, period?, others?);
-        made.map_err(|error| self.report_bad_numbers(&error, owner, errors)).ok()
+        if let (Some(count), None) = (count, period)
+            && let Err(error @ (NumbersError::LogTooLong | NumbersError::WindowTooLarge)) =
+                kind.with_numbers(1, count, Nanos::from_secs(1), InheritedFields::default())
+        {
+            self.report_bad_numbers(&error, owner, errors);
+        }
+        let (count, period, others) = (count?, period?, others?);
+        let made = kind.with_numbers(burst, count, period, others);
+        made.map_err(|error| {
+            self.report_bad_numbers(&error, owner, errors);
+            // The numbers are checked one after the other, and the period last.
+            if let Err(next @ NumbersError::PeriodTooLong { .. }) = kind.with_numbers(1, 1, period, others)
+                && next != error
+            {
+                self.report_bad_numbers(&next, owner, errors);
+            }
+        })
+        .ok()
     }
 
     /// Reads `strict` and `offset`. A field that is not given is that of `from`; `None` if one is wrong.

@@ -417,7 +417,11 @@ fn row(name: String, algorithm: &Algorithm) -> DescribedLine {
 fn describe_numbers(algorithm: &Algorithm) -> (String, String) {
     match algorithm {
         Algorithm::TokenBucket(limit) => {
-            let (each, full) = (span(limit.emission_interval()), span(limit.fill_time()));
+            // Not the fill time, which is made of whole intervals: 10 s of 3 tokens would be 9.999999999 s.
+            let exact =
+                u128::from(limit.burst()) * u128::from(limit.period().get()) / u128::from(limit.count());
+            let exact = Nanos::new(u64::try_from(exact).unwrap_or(u64::MAX));
+            let (each, full) = (span(limit.emission_interval()), span(exact));
             let per = per(limit.count(), limit.period());
             (format!("burst {}, {per}", limit.burst()), format!("one per {each}, full after {full}"))
         }
@@ -515,7 +519,22 @@ fn decimal(whole: u64, fraction: u64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tollway_core::algorithm::TokenBucket;
+
     use super::*;
+
+    #[test]
+    fn a_bucket_is_full_after_the_time_of_its_numbers() {
+        for (burst, count, secs, expected) in
+            [(3, 3, 10, "10s"), (1, 3, 10, "3.333333333s"), (300, 300, 10_800, "3h")]
+        {
+            let numbers = TokenBucket::new(burst, count, Duration::from_secs(secs)).unwrap();
+            let (_, consequence) = describe_numbers(&Algorithm::TokenBucket(numbers));
+            assert!(consequence.ends_with(&format!(", full after {expected}")), "{consequence}");
+        }
+    }
 
     #[test]
     fn spans_read_well_and_parse_back() {

@@ -23,7 +23,7 @@ use tollway_core::descriptor::{Descriptor, DescriptorLimit, DescriptorTree, Rate
 use super::OtherFiles;
 use super::algorithm::{AlgorithmKind, InheritedFields};
 use super::errors::{ConfigError, ConfigErrors, ErrorCollector, Position};
-use super::fields::{YamlFields, duration, flag, mapping, refuse, scalar_text, whole_number};
+use super::fields::{YamlFields, duration, go_flag, mapping, refuse, scalar_text, whole_number};
 use super::store::{read_on_full, read_on_store_failure};
 use super::yaml::{self, YamlEntry, YamlKey, YamlNode, YamlValue, shorten};
 
@@ -143,7 +143,8 @@ impl EnvoyDraft {
                 if !entries.iter().any(|entry| DOMAIN_FIELDS.contains(&&*entry.key.text)) =>
             {
                 let fields = YamlFields::read(entries, "envoy", &SECTION_FIELDS, errors);
-                let mut is_set = |name| fields.get(name).and_then(|entry| flag(entry, errors)) == Some(true);
+                let mut is_set =
+                    |name| fields.get(name).and_then(|entry| go_flag(entry, errors)) == Some(true);
                 self.merges_domains = is_set("merge_domains");
                 (self.tree.quota_mode, self.tree.shadow_mode) = (is_set("quota_mode"), is_set("shadow_mode"));
                 match fields.get("configs") {
@@ -312,7 +313,7 @@ impl EnvoyDraft {
         path: &mut Path<'a>,
         errors: &mut ErrorCollector,
     ) -> Descriptor {
-        let mut is_set = |name| fields.get(name).and_then(|entry| flag(entry, errors)) == Some(true);
+        let mut is_set = |name| fields.get(name).and_then(|entry| go_flag(entry, errors)) == Some(true);
         let (shadow_mode, quota_mode) = (is_set("shadow_mode"), is_set("quota_mode"));
         descriptor.shares_threshold = is_set("share_threshold");
         descriptor.detailed_metric = is_set("detailed_metric");
@@ -352,7 +353,7 @@ impl EnvoyDraft {
             fields.get("replaces").map_or(Some(Vec::new()), |entry| read_replaces(entry, name?, errors));
         let on_full = read_on_full(&fields, errors);
         let on_store_failure = read_on_store_failure(&fields, "rate_limit", errors);
-        let unlimited = fields.get("unlimited").map_or(Some(false), |entry| flag(entry, errors));
+        let unlimited = fields.get("unlimited").map_or(Some(false), |entry| go_flag(entry, errors));
         let shown = DescriptorLimit { name: name?.into(), replaces: replaces?, ..DescriptorLimit::default() };
         if unlimited? {
             if let Some(entry) = fields.get("unit") {

@@ -186,6 +186,19 @@ pub(super) fn flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<boo
     }
 }
 
+/// Reads a flag of a file that is written for a program in Go: there, a field that is true or false accepts the words
+/// of YAML 1.1 too.
+pub(super) fn go_flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<bool> {
+    match &entry.value.value {
+        YamlValue::Scalar { text, plain: true } => match &**text {
+            "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "True" | "TRUE" => Some(true),
+            "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "False" | "FALSE" => Some(false),
+            _ => flag(entry, errors),
+        },
+        _ => flag(entry, errors),
+    }
+}
+
 /// Reads one of several words and returns the value that it stands for.
 pub(super) fn choice<T: Copy>(
     entry: &YamlEntry,
@@ -224,7 +237,7 @@ pub(super) fn duration_or_zero(entry: &YamlEntry, errors: &mut ErrorCollector) -
     let given = entry.value.quoted();
     let problem = match (text.parse::<Nanos>(), suggest_duration(text)) {
         (Ok(span), _) => return Some(span),
-        (Err(ParseNanosError::Unit { unit }), Some(meant)) if unit.is_empty() => {
+        (Err(ParseNanosError::NoUnit { .. }), Some(meant)) => {
             format!("{given} has no unit (did you mean \"{meant}\"?)")
         }
         (Err(_), Some(meant)) => format!("{must_be}, not {given} (did you mean \"{meant}\"?)"),

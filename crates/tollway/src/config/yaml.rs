@@ -121,7 +121,7 @@ pub(super) fn parse(text: &str, file: usize, errors: &mut ErrorCollector) -> Opt
 }
 
 fn build(text: &str, file: usize, nodes_max: usize, errors: &mut ErrorCollector) -> Option<YamlNode> {
-    YamlBuilder { events: Parser::new_from_str(text), file, nodes_left: nodes_max, errors }
+    YamlBuilder { events: Parser::new_from_str(text), text, file, nodes_left: nodes_max, errors }
         .document()
         .unwrap_or(None)
 }
@@ -131,6 +131,7 @@ struct ParseAborted;
 
 struct YamlBuilder<'a, 'e> {
     events: Parser<'a, StrInput<'a>>,
+    text: &'a str,
     file: usize,
     nodes_left: usize,
     errors: &'e mut ErrorCollector,
@@ -157,13 +158,30 @@ impl<'a> YamlBuilder<'a, '_> {
     fn next(&mut self) -> Result<(Event<'a>, Position), ParseAborted> {
         match self.events.next_event() {
             Some(Ok((event, span))) => Ok((event, self.position(span.start))),
-            Some(Err(error)) => self.abort(self.position(*error.marker()), explain(error.info())),
+            Some(Err(error)) => {
+                let at = self.position(*error.marker());
+                let at = if error.info().contains(TABS) { self.tab_after(at) } else { at };
+                self.abort(at, explain(error.info()))
+            }
             None => Ok((Event::StreamEnd, Position::start_of(self.file))),
         }
     }
 
     fn position(&self, marker: Marker) -> Position {
         Position { file: self.file, line: marker.line(), column: marker.col() + 1 }
+    }
+
+    /// Returns the position of the first tab that indents a line, from the line of `at` on: the parser tells where the
+    /// value before it began.
+    fn tab_after(&self, at: Position) -> Position {
+        let lines = self.text.lines().enumerate().skip(at.line.saturating_sub(1));
+        let indented_by_tab = lines.filter_map(|(index, line)| {
+            let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+            line[..indent].find('\t').map(|tab| (index, tab))
+        });
+        let mut found =
+            indented_by_tab.map(|(index, tab)| Position { line: index + 1, column: tab + 1, ..at });
+        found.next().unwrap_or(at)
     }
 
     fn abort<T>(&mut self, at: Position, message: impl Into<String>) -> Result<T, ParseAborted> {
@@ -258,12 +276,15 @@ impl<'a> YamlBuilder<'a, '_> {
     }
 }
 
+/// A part of what the parser says about a tab that indents.
+const TABS: &str = "tabs disallowed";
+
 /// Translates an error of the YAML parser into words that say what to change.
 fn explain(info: &str) -> String {
     let explanations = [
         ("unknown anchor", ALIAS),
         ("mapping values are not allowed", "unexpected \":\"; is one missing in the line above?"),
-        ("tabs disallowed", "tabs cannot indent; use spaces"),
+        (TABS, "tabs cannot indent; use spaces"),
         ("did not find expected ',' or '}'", "expected \",\" or \"}\"; is a \"{\" not closed?"),
         ("did not find expected ',' or ']'", "expected \",\" or \"]\"; is a \"[\" not closed?"),
         ("did not find expected node content", "expected a value; is a \"[\" or \"{\" not closed?"),

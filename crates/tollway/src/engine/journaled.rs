@@ -12,8 +12,8 @@ use super::{Engine, Parts};
 use crate::clock::Clock;
 use crate::export::ExportHeader;
 use crate::journal::{
-    BlockEncoder, BucketSource, Directory, JournalError, JournalSettings, JournalStart, JournalStats,
-    JournalSync, JournalThread, encode_numbers,
+    BlockEncoder, BucketSource, Directory, Disk, Journal, JournalError, JournalSettings, JournalStart,
+    JournalStats, JournalSync, JournalThread, Loaded, Machine, encode_numbers,
 };
 use crate::store::memory::{Loader, Memory, MemoryBounds};
 
@@ -68,25 +68,16 @@ impl Engine {
         let start = JournalStart::open(settings).map_err(failed)?;
         let found = start.identity();
         let memory = Memory::journaled(bounds, found.or_else(|| export?.identity));
-        let mut loader = Loader::new(&memory);
-        let mut loaded = start.load(&mut loader, clock).map_err(failed)?;
-        // Not before the start that buckets may have been lost at, and not after it either: what was written until then
-        // does not count under a limit that is strict.
-        let now = loaded.began();
-        if let Some(export) = export {
-            loaded.lost = export.lost_after(found.map(|_| loaded.lost), now);
-        }
-        let (clock, lost, mut numbers) =
-            (loaded.clock.clone(), loaded.lost, std::mem::take(&mut loaded.numbers));
-        let journal = start.begin(memory.identity(), loaded);
-        let policy = policy.after_loss(lost).following(|limit| numbers.remove(limit), now);
-        let without_place = loader.finish(&memory, &policy.former_buckets(), now);
-        if without_place > 0 {
-            warn!("{without_place} buckets of the journal are dropped, because max_buckets was made smaller");
-        }
-        memory.set_journaled(true);
-        memory.keep_former(policy.former_buckets());
-        let parts = Arc::new(Parts { policy: CurrentPolicy::new(policy), memory, lost: Some(lost) });
+        let loaded = |mut loaded: Loaded| {
+            // Not before the start that buckets may have been lost at, and not after it either: what was written until
+            // then does not count under a limit that is strict.
+            if let Some(export) = export {
+                loaded.lost = export.lost_after(found.map(|_| loaded.lost), loaded.began());
+            }
+            loaded
+        };
+        let (journal, parts, clock) =
+            load(policy, memory, start, clock, Machine::current(), loaded).map_err(failed)?;
         let thread = JournalThread::start(journal, Arc::clone(&parts), clock.clone());
         let thread = thread.map_err(|error| failed(JournalError::Directory(Arc::new(error))))?;
         let is_awaited = settings.sync == JournalSync::Always;
@@ -114,6 +105,39 @@ impl Engine {
     }
 }
 
+/// Loads a journal into a store that is empty, and begins to write it. `change` may change what was loaded beside the
+/// buckets.
+pub(super) fn load<D: Disk>(
+    policy: Policy,
+    memory: Memory,
+    start: JournalStart<D>,
+    clock: Clock,
+    machine: Machine,
+    change: impl FnOnce(Loaded) -> Loaded,
+) -> Result<(Journal<D>, Arc<Parts>, Clock), JournalError> {
+    let mut loader = Loader::new(&memory);
+    let mut loaded = change(start.load(&mut loader, clock, machine)?);
+    let now = loaded.began();
+    let (clock, lost, mut numbers) = (loaded.clock.clone(), loaded.lost, std::mem::take(&mut loaded.numbers));
+    let journal = start.begin(memory.identity(), loaded);
+    let policy = policy.after_loss(lost).following(|limit| numbers.remove(limit), now);
+    let (delays, delays_without_place) = loader.take_delays();
+    if delays_without_place > 0 {
+        warn!("{delays_without_place} delays of the journal are dropped, because there is no place for more");
+    }
+    delays.retain(now.as_nanos() / 1_000_000, |domain| policy.domain(domain).is_some());
+    delays.set_journaled(true);
+    let without_place = loader.finish(&memory, &policy.former_buckets(), now);
+    if without_place > 0 {
+        warn!("{without_place} buckets of the journal are dropped, because max_buckets was made smaller");
+    }
+    memory.set_journaled(true);
+    memory.keep_former(policy.former_buckets());
+    let delays = Some(Arc::new(delays));
+    let parts = Parts { policy: CurrentPolicy::new(policy), memory, lost: Some(lost), delays };
+    Ok((journal, Arc::new(parts), clock))
+}
+
 impl BucketSource for Parts {
     fn shards(&self) -> usize {
         self.memory.shards()
@@ -127,6 +151,19 @@ impl BucketSource for Parts {
         self.memory.collect_all(shard, out);
     }
 
+    fn collect_changed_delays(&self, out: &mut BlockEncoder) {
+        if let Some(delays) = &self.delays {
+            delays.take_changes(|delay| out.delay(&delay));
+        }
+    }
+
+    fn collect_all_delays(&self, part: usize, out: &mut BlockEncoder) -> bool {
+        // Those that are over by now are not read again, whoever reads this.
+        self.delays
+            .as_ref()
+            .is_some_and(|delays| delays.for_each_in(part, u64::MAX, 0, |delay| out.delay(&delay)))
+    }
+
     fn numbers_version(&self) -> u64 {
         self.policy.generation() + 1
     }
@@ -137,5 +174,8 @@ impl BucketSource for Parts {
 
     fn stop_collecting(&self) {
         self.memory.set_journaled(false);
+        if let Some(delays) = &self.delays {
+            delays.set_journaled(false);
+        }
     }
 }

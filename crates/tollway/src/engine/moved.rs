@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::export::{
     Batch, ExportError, ExportHeader, ExportWriter, ExportedBucket, ImportError, ImportReport, ImportSettings,
 };
-use crate::journal::{JournalSettings, JournalStart};
+use crate::journal::{JournalSettings, JournalStart, Machine};
 use crate::store::memory::{Loader, Memory, MemoryBounds, MemoryImport};
 
 /// The number of buckets from which a page ends, with the shard that it has reached. Copying and encoding as many takes
@@ -151,7 +151,7 @@ impl JournalExport {
         let bounds = bounds.into();
         let memory = Memory::journaled(bounds, start.identity());
         let mut loader = Loader::new(&memory);
-        let loaded = start.load(&mut loader, clock).map_err(failed)?;
+        let loaded = start.load(&mut loader, clock, Machine::current()).map_err(failed)?;
         let without_place = loader.finish(&memory, &FormerBuckets::default(), loaded.began());
         let has_files = start.identity().is_some();
         Ok(Self { memory, lost: loaded.lost, clock: loaded.clock, bounds, has_files, without_place })

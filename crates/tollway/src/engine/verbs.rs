@@ -145,7 +145,13 @@ impl<'a> Charges<'a> {
     ) -> Result<Self, ChargeError> {
         match requests {
             [request] => charge(request).map(Self::One),
-            requests => requests.iter().map(charge).collect::<Result<_, _>>().map(Self::Many),
+            requests => {
+                let mut charges = Vec::with_capacity(requests.len());
+                for request in requests {
+                    charges.push(charge(request)?);
+                }
+                Ok(Self::Many(charges))
+            }
         }
     }
 }

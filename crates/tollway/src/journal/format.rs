@@ -3,8 +3,10 @@
 //! ```text
 //! file    header, block, block, …
 //! block   length u32, checksum u64, body
-//! body    kind u8, time of the clock u64, time since boot u64, and group, group, … or the numbers of limits
+//! body    kind u8, time of the clock u64, time since boot u64, and groups, or the numbers of limits, or delays
 //! group   shard (varint), kind of bucket u8, count u16, and for each bucket: tag u64, state
+//! delay   the milliseconds at which it ends u64, length of the domain (varint), domain, length of the identifier
+//!         (varint), identifier
 //! ```
 //!
 //! Numbers of a fixed length are little-endian. A group whose kind has its highest bit set lists the tags of buckets
@@ -17,10 +19,13 @@ use thiserror::Error;
 use tollway_core::{LostBuckets, Timestamp};
 
 use super::state::{AnyState, Input, JournalState, put_varint, with_kind};
+use crate::reports::PublishedDelay;
 
 const MAGIC: [u8; 8] = *b"TOLLWAYJ";
-/// The version of the format, which is also that of the hash: a file of another version cannot be read.
-const VERSION: u32 = 2;
+/// The version of the format, which is also that of the hash.
+const VERSION: u32 = 3;
+/// The oldest version that can be read. Version 2 had no delays, and was like version 3 otherwise.
+const VERSION_MIN: u32 = 2;
 /// The length of a header in bytes.
 pub(crate) const HEADER_LEN: usize = 104;
 const CHECKED_LEN: usize = HEADER_LEN - 8;
@@ -38,6 +43,7 @@ const BODY_HEAD: usize = 17;
 const BUCKETS: u8 = 1;
 const END: u8 = 2;
 const NUMBERS: u8 = 3;
+const DELAYS: u8 = 4;
 const REMOVED: u8 = 0x80;
 
 /// The purpose of a file.
@@ -87,7 +93,7 @@ pub enum HeaderError {
     #[error("it is not a file of a journal")]
     Foreign,
     /// The file has another version of the format.
-    #[error("it has version {found} of the format, and this program reads version {VERSION}")]
+    #[error("it has version {found} of the format, and this program reads {VERSION_MIN} to {VERSION}")]
     Version {
         /// The version that was found.
         found: u32,
@@ -133,7 +139,7 @@ impl Header {
             return Some(Err(HeaderError::Foreign));
         }
         let found = u32::from_le_bytes(input.array()?);
-        if found != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&found) {
             return Some(Err(HeaderError::Version { found }));
         }
         let [kind, shard_bits, ..] = input.array::<4>()?;
@@ -155,6 +161,16 @@ const HEADER_SECRETS: RapidSecrets = RapidSecrets::seed(u64::from_le_bytes(MAGIC
 
 fn header_checksum(bytes: &[u8]) -> u64 {
     rapidhash_v3_seeded(bytes, &HEADER_SECRETS)
+}
+
+/// Returns a file as a program that writes another version of the format would begin it.
+#[cfg(test)]
+pub(super) fn with_version(file: &[u8], version: u32) -> Vec<u8> {
+    let mut file = file.to_vec();
+    file[MAGIC.len()..MAGIC.len() + 4].copy_from_slice(&version.to_le_bytes());
+    let checksum = header_checksum(&file[..CHECKED_LEN]);
+    file[CHECKED_LEN..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    file
 }
 
 /// Computes the checksums of the blocks of one file.
@@ -248,6 +264,19 @@ impl BlockEncoder {
         self.end_block();
     }
 
+    /// Adds a delay that gatekeepers were told.
+    pub(crate) fn delay(&mut self, delay: &PublishedDelay<'_>) {
+        let PublishedDelay { domain, identifier, until_millis } = *delay;
+        self.end_group();
+        self.open_block(DELAYS);
+        self.bytes.extend_from_slice(&until_millis.to_le_bytes());
+        for part in [domain, identifier] {
+            put_varint(part.len() as u64, &mut self.bytes);
+            self.bytes.extend_from_slice(part);
+        }
+        self.end_long_block();
+    }
+
     /// Adds the last block of a file.
     pub(crate) fn end(&mut self) {
         self.end_block();
@@ -278,9 +307,7 @@ impl BlockEncoder {
     #[cold]
     fn begin_group(&mut self, shard: usize, kind: u8) {
         self.end_group();
-        if self.block.is_none() {
-            self.begin_block(BUCKETS);
-        }
+        self.open_block(BUCKETS);
         put_varint(shard as u64, &mut self.bytes);
         self.bytes.push(kind);
         self.group = Some(Group { shard, kind, count_at: self.bytes.len(), count: 1 });
@@ -291,6 +318,14 @@ impl BlockEncoder {
         if let Some(Group { count_at, count, .. }) = self.group.take() {
             self.bytes[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
             self.buckets += u64::from(count);
+        }
+    }
+
+    /// Goes on with the last block if it is of this kind, or begins another one.
+    fn open_block(&mut self, kind: u8) {
+        if self.block.is_none_or(|start| self.bytes[start + BLOCK_HEAD] != kind) {
+            self.end_block();
+            self.begin_block(kind);
         }
     }
 
@@ -329,6 +364,7 @@ pub(crate) struct Block<'a> {
     /// The numbers of limits, if the block has them.
     pub(crate) numbers: Option<&'a [u8]>,
     groups: &'a [u8],
+    delays: &'a [u8],
 }
 
 /// The error of bytes that are not a block of this file at this place.
@@ -336,13 +372,16 @@ pub(crate) struct Block<'a> {
 #[error("a block is damaged")]
 pub(crate) struct BadBlock;
 
-/// Gets the buckets of blocks, one after another.
+/// Gets the buckets and delays of blocks, one after another.
 pub(crate) trait BucketVisitor {
     /// Takes the state that a bucket got.
     fn bucket(&mut self, shard: usize, tag: u64, state: AnyState);
 
     /// Removes a bucket of this [kind](JournalState::KIND).
     fn removed(&mut self, shard: usize, tag: u64, kind: u8);
+
+    /// Takes a delay that was written at this time.
+    fn delay(&mut self, delay: &PublishedDelay<'_>, written_at: Timestamp);
 }
 
 /// Returns the block at the front of `input`, which is at this place of the file, and its length; or the number of
@@ -379,20 +418,27 @@ impl<'a> Block<'a> {
         let mut input = Input(body);
         let kind = input.byte()?;
         let stamp = Stamp { clock: Timestamp::from_nanos(input.fixed64()?), boot: input.fixed64()? };
-        let (is_end, numbers, groups) = match kind {
-            BUCKETS => (false, None, input.0),
-            END if input.is_empty() => (true, None, &[][..]),
-            NUMBERS => (false, Some(input.0), &[][..]),
+        let mut block = Self { stamp, is_end: false, numbers: None, groups: &[], delays: &[] };
+        match kind {
+            BUCKETS => block.groups = input.0,
+            END if input.is_empty() => block.is_end = true,
+            NUMBERS => block.numbers = Some(input.0),
+            DELAYS => block.delays = input.0,
             _ => return None,
-        };
-        Some(Self { stamp, is_end, numbers, groups })
+        }
+        Some(block)
     }
 
-    /// Passes all buckets to a visitor.
+    /// Passes all buckets and delays to a visitor.
     pub(crate) fn visit(&self, visitor: &mut impl BucketVisitor) -> Result<(), BadBlock> {
         let mut input = Input(self.groups);
         while !input.is_empty() {
             self.visit_group(&mut input, visitor).ok_or(BadBlock)?;
+        }
+        let mut input = Input(self.delays);
+        while !input.is_empty() {
+            let delay = take_delay(&mut input).ok_or(BadBlock)?;
+            visitor.delay(&delay, self.stamp.clock);
         }
         Ok(())
     }
@@ -411,4 +457,10 @@ impl<'a> Block<'a> {
             }
         })
     }
+}
+
+fn take_delay<'a>(input: &mut Input<'a>) -> Option<PublishedDelay<'a>> {
+    let (until_millis, domain, identifier) = (input.fixed64()?, input.prefixed()?, input.prefixed()?);
+    // Between the two there is a NUL wherever they are kept.
+    (!domain.contains(&0)).then_some(PublishedDelay { domain, identifier, until_millis })
 }

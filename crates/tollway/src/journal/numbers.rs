@@ -70,7 +70,7 @@ pub(crate) fn decode_numbers(bytes: &[u8]) -> Option<NumbersByLimit> {
     let mut input = Input(bytes);
     let mut limits = NumbersByLimit::new();
     while !input.is_empty() {
-        let name = String::from_utf8(take_bytes(&mut input)?.to_vec()).ok()?;
+        let name = String::from_utf8(input.prefixed()?.to_vec()).ok()?;
         let versions = (0..input.count()?).map(|_| take_version(&mut input)).collect::<Option<_>>()?;
         limits.insert(name, versions);
     }
@@ -84,7 +84,7 @@ fn take_version(input: &mut Input<'_>) -> Option<FormerNumbers> {
         0 => None,
         _ => Some(take_bucket(input)?),
     };
-    let overrides = (0..input.count()?).map(|_| Some((take_bytes(input)?.into(), take_bucket(input)?)));
+    let overrides = (0..input.count()?).map(|_| Some((input.prefixed()?.into(), take_bucket(input)?)));
     let overrides = overrides.collect::<Option<_>>()?;
     Some(FormerNumbers { until, epoch, fill_time, default, overrides })
 }
@@ -92,13 +92,6 @@ fn take_version(input: &mut Input<'_>) -> Option<FormerNumbers> {
 fn take_bucket(input: &mut Input<'_>) -> Option<TokenBucket> {
     let [burst, count, period] = [input.varint()?, input.varint()?, input.varint()?];
     TokenBucket::new(burst, count, std::time::Duration::from_nanos(period)).ok()
-}
-
-fn take_bytes<'a>(input: &mut Input<'a>) -> Option<&'a [u8]> {
-    let len = input.count()?;
-    let (bytes, rest) = input.0.split_at_checked(len)?;
-    input.0 = rest;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 
 use std::io::{self, ErrorKind, Read};
 
+use tollway_core::Timestamp;
+
 use super::format::{Block, BucketVisitor, FileKind, HEADER_LEN, Header, HeaderError, Seal, decode_block};
 use super::state::AnyState;
+use crate::reports::PublishedDelay;
 
 /// The number of bytes that are read at a time, unless a block is longer.
 const READ_LEN: usize = 256 * 1024;
@@ -99,6 +102,8 @@ pub struct FileSummary {
     pub kind: FileKind,
     /// The number of states and removals of buckets in good blocks.
     pub buckets: u64,
+    /// The number of delays in good blocks.
+    pub delays: u64,
     /// The number of bytes up to the end of the last good block.
     pub good_bytes: u64,
     /// True if the file ends with the block that completes it.
@@ -112,26 +117,35 @@ impl FileSummary {
             OpenError::Header(error) => error,
             OpenError::Io(_) => HeaderError::Short,
         })?;
-        let (kind, mut counter, mut is_complete) = (reader.header().kind, Counter(0), false);
+        let (kind, mut counter, mut is_complete) = (reader.header().kind, Counter::default(), false);
         while let Ok(Next::Block(block)) = reader.next() {
             is_complete = block.is_end;
             if block.visit(&mut counter).is_err() {
                 break;
             }
         }
-        Ok(Self { kind, buckets: counter.0, good_bytes: reader.good_bytes(), is_complete })
+        let Counter { buckets, delays } = counter;
+        Ok(Self { kind, buckets, delays, good_bytes: reader.good_bytes(), is_complete })
     }
 }
 
-struct Counter(u64);
+#[derive(Default)]
+struct Counter {
+    buckets: u64,
+    delays: u64,
+}
 
 impl BucketVisitor for Counter {
     fn bucket(&mut self, _: usize, _: u64, _: AnyState) {
-        self.0 += 1;
+        self.buckets += 1;
     }
 
     fn removed(&mut self, _: usize, _: u64, _: u8) {
-        self.0 += 1;
+        self.buckets += 1;
+    }
+
+    fn delay(&mut self, _: &PublishedDelay<'_>, _: Timestamp) {
+        self.delays += 1;
     }
 }
 

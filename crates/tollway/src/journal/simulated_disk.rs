@@ -1,17 +1,20 @@
-//! A disk in memory for tests, which loses what was not synced, tears writes, and fails when it is told to.
+//! A disk in memory for tests and simulations, which loses what was not synced, tears writes, and fails if told to.
+#![cfg_attr(not(feature = "simulation"), allow(unreachable_pub, reason = "the simulator makes disks"))]
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::disk::{Disk, DiskFile};
+#[cfg(feature = "simulation")]
+use super::reader::{FileReader, Next, OpenError};
 
 /// The number of bytes that a disk writes at once.
 const SECTOR: usize = 512;
 
 /// A directory in memory. Clones are the same directory.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,13 +28,15 @@ struct State {
 
 /// A fault that the simulated disk has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Faults {
+pub struct Faults {
     /// The bytes that can still be written before the disk is full.
-    pub(crate) room: Option<usize>,
+    pub room: Option<usize>,
     /// The error of every write, and of creating, renaming and removing files.
-    pub(crate) writes: Option<ErrorKind>,
+    pub writes: Option<ErrorKind>,
     /// The error of every sync.
-    pub(crate) syncs: Option<ErrorKind>,
+    pub syncs: Option<ErrorKind>,
+    /// True if a sync succeeds and does nothing.
+    pub lies: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,7 +62,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SimulatedDisk {
-    pub(crate) fn set_faults(&self, faults: Faults) {
+    /// Sets the faults that it has from now on.
+    pub fn set_faults(&self, faults: Faults) {
         lock(&self.0).faults = faults;
     }
 
@@ -77,7 +83,7 @@ impl SimulatedDisk {
 
     /// Returns the disk as it is after the power was lost: files have the names that were synced, and of the bytes that
     /// were not synced `keep` decides how many are there, of how many; the last of them are garbage.
-    pub(crate) fn after_power_loss(&self, mut keep: impl FnMut(usize) -> usize) -> Self {
+    pub fn after_power_loss(&self, mut keep: impl FnMut(usize) -> usize) -> Self {
         let lost = Self::default();
         for (name, contents) in &lock(&self.0).durable_names {
             let contents = lock(&contents.0);
@@ -92,6 +98,24 @@ impl SimulatedDisk {
             lost.put(name, bytes);
         }
         lost
+    }
+
+    /// Cuts the last block off the newest log, as a disk would that loses what was synced.
+    #[cfg(feature = "simulation")]
+    pub fn drop_last_block(&self) {
+        let logs = self.list().unwrap_or_default();
+        let Some(name) = logs.iter().rfind(|name| name.ends_with(".log")) else { return };
+        let Ok(mut reader) = self.open(name).map_err(OpenError::Io).and_then(FileReader::open) else {
+            return;
+        };
+        let (mut before, mut end) = (reader.good_bytes(), reader.good_bytes());
+        while let Ok(Next::Block(_)) = reader.next() {
+            (before, end) = (end, reader.good_bytes());
+        }
+        if let Some(mut bytes) = self.bytes(name).filter(|_| before < end) {
+            bytes.truncate(usize::try_from(before).unwrap_or(usize::MAX));
+            self.put(name, bytes);
+        }
     }
 
     fn check_writes(&self) -> io::Result<()> {
@@ -171,8 +195,10 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let checked = self.disk.check_syncs();
+        let lies = lock(&self.disk.0).faults.lies;
         let mut contents = lock(&self.contents.0);
         match checked {
+            Ok(()) if lies => {}
             Ok(()) if !contents.sync_failed => contents.synced = contents.bytes.len(),
             // A second attempt succeeds on a real disk too, although the bytes are gone.
             Ok(()) => {}

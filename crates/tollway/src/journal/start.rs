@@ -50,12 +50,30 @@ pub(crate) struct Loaded {
     pub(crate) numbers: NumbersByLimit,
     /// The time at which the process that loaded it started.
     began: Stamp,
+    boot_id: [u8; 16],
 }
 
 impl Loaded {
     /// Returns the time at which the process that loaded it started.
     pub(crate) const fn began(&self) -> Timestamp {
         self.began.clock
+    }
+}
+
+/// The machine that a process runs on, at the start of the process.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "simulation"), allow(unreachable_pub, reason = "the simulator makes machines"))]
+pub struct Machine {
+    /// The number that the system gave to the current run of the machine; zero if it is unknown.
+    pub boot_id: [u8; 16],
+    /// The nanoseconds since the machine was started.
+    pub boot: u64,
+}
+
+impl Machine {
+    /// Returns this machine, now.
+    pub(crate) fn current() -> Self {
+        Self { boot_id: boot_id(), boot: boot_time() }
     }
 }
 
@@ -90,24 +108,25 @@ impl<D: Disk> JournalStart<D> {
         &self,
         buckets: &mut impl BucketVisitor,
         clock: Clock,
+        machine: Machine,
     ) -> Result<Loaded, JournalError> {
         let mut recovered = self.recovery.read(&self.disk, buckets)?;
         let numbers = std::mem::take(&mut recovered.numbers);
-        let boot = boot_time();
-        let now = start_time(recovered.last, boot_id(), boot, clock.now());
+        let Machine { boot_id, boot } = machine;
+        let now = start_time(recovered.last, boot_id, boot, clock.now());
         let clock = clock.resumed_at(now);
         let began = Stamp { clock: clock.now(), boot };
         let lost = lost_buckets(&recovered, began.clock);
         log_recovered(&recovered);
-        Ok(Loaded { recovered, clock, lost, numbers, began })
+        Ok(Loaded { recovered, clock, lost, numbers, began, boot_id })
     }
 
     /// Begins to write the journal whose buckets were loaded.
     pub(crate) fn begin(self, identity: HashIdentity, loaded: Loaded) -> Journal<D> {
         let Self { disk, lock, sync, .. } = self;
-        let Loaded { recovered, lost, began, .. } = loaded;
+        let Loaded { recovered, lost, began, boot_id, .. } = loaded;
         let HashIdentity { key: hash_key, shard_bits } = identity;
-        let identity = Identity { hash_key, shard_bits, boot_id: boot_id(), lost };
+        let identity = Identity { hash_key, shard_bits, boot_id, lost };
         let sync_every = match sync {
             JournalSync::Every(time) => Some(time),
             // With `Always`, those that wait ask for a sync.

@@ -29,6 +29,16 @@ pub(crate) trait JournalState: MovedState + Into<AnyState> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
+impl<'a> Input<'a> {
+    /// Takes bytes whose length is in front of them.
+    pub(crate) fn prefixed(&mut self) -> Option<&'a [u8]> {
+        let len = self.count()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
 impl Input<'_> {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -13,7 +13,7 @@ use tollway_core::algorithm::{
 use tollway_core::{LostBuckets, Nanos, Timestamp};
 
 use super::disk::Disk;
-use super::format::{BlockEncoder, BucketVisitor, HEADER_LEN, Stamp};
+use super::format::{BlockEncoder, BucketVisitor, HEADER_LEN, Stamp, with_version};
 use super::reader::FileSummary;
 use super::recovery::{FileName, JournalError, Recovered, Recovery};
 use super::simulated_disk::{Faults, SimulatedDisk};
@@ -22,6 +22,7 @@ use super::thread::JournalThread;
 use super::writer::{BucketSource, Identity, Journal, SnapshotJob};
 use crate::block_on;
 use crate::clock::Clock;
+use crate::reports::{KnownDelays, PublishedDelay};
 
 const SHARDS: usize = 4;
 const LOST: LostBuckets = LostBuckets { epoch: 3, at: Timestamp::from_nanos(77) };
@@ -34,7 +35,7 @@ type Name = (usize, u8, u64);
 type Buckets = BTreeMap<Name, Vec<u8>>;
 
 #[derive(Default)]
-struct Source(Mutex<(Buckets, BTreeSet<Name>)>);
+struct Source(Mutex<(Buckets, BTreeSet<Name>)>, KnownDelays);
 
 impl Source {
     fn lock(&self) -> MutexGuard<'_, (Buckets, BTreeSet<Name>)> {
@@ -56,6 +57,12 @@ impl Source {
     fn buckets(&self) -> Buckets {
         self.lock().0.clone()
     }
+
+    fn publish(&self, identifier: &[u8], until_millis: u64) {
+        self.1.set_journaled(true);
+        let delay = PublishedDelay { domain: b"web", identifier, until_millis };
+        assert!(self.1.keep(&delay, 1, &mut Vec::new()));
+    }
 }
 
 impl BucketSource for Source {
@@ -74,6 +81,14 @@ impl BucketSource for Source {
         for (name, state) in self.lock().0.iter().filter(|(name, _)| name.0 == shard) {
             add(*name, Some(state), out);
         }
+    }
+
+    fn collect_changed_delays(&self, out: &mut BlockEncoder) {
+        self.1.take_changes(|delay| out.delay(&delay));
+    }
+
+    fn collect_all_delays(&self, part: usize, out: &mut BlockEncoder) -> bool {
+        self.1.for_each_in(part, u64::MAX, 0, |delay| out.delay(&delay))
     }
 
     fn numbers_version(&self) -> u64 {
@@ -106,7 +121,7 @@ fn encoded<B: JournalState>(state: &B) -> Vec<u8> {
 
 /// Collects what a recovery finds.
 #[derive(Default)]
-struct Found(Buckets);
+struct Found(Buckets, Vec<(Vec<u8>, u64, Timestamp)>);
 
 impl BucketVisitor for Found {
     fn bucket(&mut self, shard: usize, tag: u64, state: AnyState) {
@@ -115,6 +130,11 @@ impl BucketVisitor for Found {
 
     fn removed(&mut self, shard: usize, tag: u64, kind: u8) {
         self.0.remove(&(shard, kind, tag));
+    }
+
+    fn delay(&mut self, delay: &PublishedDelay<'_>, written_at: Timestamp) {
+        assert_eq!(delay.domain, b"web");
+        self.1.push((delay.identifier.to_vec(), delay.until_millis, written_at));
     }
 }
 
@@ -263,6 +283,118 @@ fn a_snapshot_that_is_cut_anywhere_or_has_any_byte_changed_has_only_right_bucket
                 assert!(recovered.torn == [name.as_str()] && !recovered.is_clean, "{at}");
             }
             Err(error) => assert!(at < HEADER_LEN && error.to_string().contains("move"), "{at}: {error}"),
+        }
+    }
+}
+
+/// An identifier, the time at which its delay ends, and that at which it was written, in milliseconds.
+type FoundDelay = (Vec<u8>, u64, u64);
+
+/// Returns the delays that a recovery finds.
+fn found_delays(disk: &SimulatedDisk) -> Vec<FoundDelay> {
+    let mut found = Found::default();
+    Recovery::find(disk).unwrap().read(disk, &mut found).unwrap();
+    let in_millis =
+        |(identifier, until, at): (Vec<u8>, u64, Timestamp)| (identifier, until, at.as_nanos() / 1_000_000);
+    found.1.into_iter().map(in_millis).collect()
+}
+
+/// Returns a disk with one file that has delays between buckets, and the delays.
+fn file_with_delays() -> (SimulatedDisk, Source, Vec<FoundDelay>) {
+    let (disk, source) = (SimulatedDisk::default(), Source::default());
+    let mut journal = begin(&disk, &Recovered::default(), stamp(1));
+    let identifiers: [&[u8]; 3] = [b"10.0.0.1", b"", b"a\0b"];
+    for (number, identifier) in (2..).zip(identifiers) {
+        source.set(0, number, &bucket(number));
+        source.publish(identifier, 10 * number);
+        journal.round(&source, stamp(number));
+    }
+    // A later time of the same client, and the same time again, which is no change.
+    source.publish(b"", 70);
+    source.publish(b"10.0.0.1", 20);
+    journal.round(&source, stamp(5));
+    source.set(1, 1, &bucket(9));
+    journal.round(&source, stamp(6));
+    let delays = [(identifiers[0], 20, 2), (identifiers[1], 30, 3), (identifiers[2], 40, 4), (b"", 70, 5)];
+    let delays = delays.map(|(identifier, until, at)| (identifier.to_vec(), until, at));
+    (disk, source, delays.to_vec())
+}
+
+#[test]
+fn delays_are_read_again_beside_the_buckets() {
+    let (disk, source, delays) = file_with_delays();
+    assert_eq!(found_delays(&disk), delays);
+    assert_eq!(recover(&disk).unwrap().0, source.buckets());
+    let file = disk.bytes(&FileName::log(1).to_string()).unwrap();
+    assert_eq!(FileSummary::of(&file).map(|file| (file.buckets, file.delays)), Ok((4, 4)));
+}
+
+#[test]
+fn a_file_that_is_cut_or_changed_anywhere_has_only_right_delays() {
+    let (disk, source, delays) = file_with_delays();
+    let (name, buckets) = (FileName::log(1).to_string(), source.buckets());
+    let whole = disk.bytes(&name).unwrap();
+    let mut most = 0;
+    for len in HEADER_LEN..=whole.len() {
+        disk.put(&name, whole[..len].to_vec());
+        let found = found_delays(&disk);
+        assert!(found.len() >= most && delays.starts_with(&found), "{len}: {found:?}");
+        most = found.len();
+    }
+    assert_eq!(most, delays.len());
+    for at in HEADER_LEN..whole.len() {
+        for change in [0x01, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= change;
+            disk.put(&name, bytes);
+            assert!(delays.starts_with(&found_delays(&disk)), "{at}");
+            assert!(is_part_of_history(&recover(&disk).unwrap().0, &buckets), "{at}");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_has_the_delays_of_the_logs_that_it_replaces() {
+    let (disk, source, _) = file_with_delays();
+    let (_, recovered) = recover(&disk).unwrap();
+    // Of the process before, whose lock is gone with it.
+    let mut journal = begin(&disk, &recovered, stamp(10));
+    for tag in 0..100 {
+        source.set(0, tag, &bucket(tag));
+    }
+    journal.round(&source, stamp(11));
+    let job = journal.snapshot_due(stamp(11)).expect("the process before was killed");
+    journal.on_snapshot(job.run(&source), stamp(12));
+    assert!(names(&disk).iter().all(|name| FileName::parse(name).is_none_or(|file| file.generation == 2)));
+    let mut found = found_delays(&disk);
+    found.sort();
+    let expected = [(&b""[..], 70, 11), (b"10.0.0.1", 20, 11), (b"a\0b", 40, 11)];
+    assert_eq!(found, expected.map(|(identifier, until, at)| (identifier.to_vec(), until, at)));
+    assert_eq!(recover(&disk).unwrap().0, source.buckets());
+}
+
+/// The fuzz target begins its inputs with the header of this file: with that of another version it would see nothing.
+#[test]
+fn the_fuzz_target_has_a_file_of_this_version() {
+    let file = include_bytes!("../../../../fuzz/corpus/journal/seed-log");
+    let found = FileSummary::of(file).unwrap();
+    assert_eq!((found.buckets, found.delays, found.good_bytes), (4, 4, file.len() as u64));
+}
+
+/// Files of version 2, which had no delays, are read; newer and older ones are refused.
+#[test]
+fn files_of_the_version_before_are_read() {
+    let (disk, buckets, name) = small_file();
+    let whole = disk.bytes(&name).unwrap();
+    for (version, is_read) in [(1, false), (2, true), (3, true), (4, false)] {
+        disk.put(&name, with_version(&whole, version));
+        match recover(&disk) {
+            Ok((found, _)) => assert!(is_read && found == buckets, "{version}"),
+            Err(error) => {
+                let text = error.to_string();
+                let expected = format!("version {version} of the format, and this program reads 2 to 3");
+                assert!(!is_read && text.contains(&expected) && text.contains("move"), "{text}");
+            }
         }
     }
 }
@@ -429,6 +561,12 @@ fn a_thread_of_the_disk_that_panics_is_a_failure() {
 
         fn collect_all(&self, _: usize, _: &mut BlockEncoder) {
             panic!("a bug");
+        }
+
+        fn collect_changed_delays(&self, _: &mut BlockEncoder) {}
+
+        fn collect_all_delays(&self, _: usize, _: &mut BlockEncoder) -> bool {
+            false
         }
 
         fn numbers_version(&self) -> u64 {

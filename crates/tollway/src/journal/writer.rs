@@ -49,6 +49,12 @@ pub(crate) trait BucketSource {
     /// Adds all buckets of a shard.
     fn collect_all(&self, shard: usize, out: &mut BlockEncoder);
 
+    /// Adds all delays that have changed since the last call.
+    fn collect_changed_delays(&self, out: &mut BlockEncoder);
+
+    /// Adds all delays of one part. Returns false if there is no such part.
+    fn collect_all_delays(&self, part: usize, out: &mut BlockEncoder) -> bool;
+
     /// Returns a number that changes with the numbers of limits, and at the start is another one than 0.
     fn numbers_version(&self) -> u64;
 
@@ -124,6 +130,8 @@ pub(crate) struct Journal<D: Disk> {
     earlier_logs: usize,
     earlier_bytes: u64,
     snapshot_bytes: u64,
+    /// The length that the logs may have beyond that of the last snapshot.
+    logs_beyond_snapshot: u64,
     snapshot_runs: bool,
     /// True if changes are missing in the files.
     needs_snapshot: bool,
@@ -211,19 +219,34 @@ impl<D: Disk> Journal<D> {
             earlier_logs: recovered.logs,
             earlier_bytes: recovered.log_bytes,
             snapshot_bytes: recovered.snapshot_bytes,
+            logs_beyond_snapshot: LOGS_BEYOND_SNAPSHOT,
             snapshot_runs: false,
-            needs_snapshot: !recovered.torn.is_empty(),
+            // What the process before had not synced can be read, and may be gone after a power loss: nobody knows
+            // which files that is about, least of all after a sync that failed. So all of it is written again.
+            needs_snapshot: recovered.last.is_some() && !recovered.is_clean,
             retry_at: stamp.clock,
             kept_until: stamp.clock,
             synced_at: stamp.clock,
             stats: SharedStats::default(),
         };
         journal.begin_log_or_fail(stamp);
+        // Before the first decision: without the name of the new log, the files would look as if the process before had
+        // been the last one, and had closed them.
+        journal.sync(stamp);
+        if journal.log.is_none() {
+            let _ = journal.disk.sync_directory();
+        }
         journal
     }
 
     pub(crate) fn stats(&self) -> SharedStats {
         self.stats.clone()
+    }
+
+    /// Sets the length that the logs may have beyond that of the last snapshot.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_logs_beyond_snapshot(&mut self, bytes: u64) {
+        self.logs_beyond_snapshot = bytes;
     }
 
     /// Appends what has changed since the last round.
@@ -242,6 +265,10 @@ impl<D: Disk> Journal<D> {
             // Before the buckets that are written under them.
             self.numbers_version = source.numbers_version();
             self.encoder.numbers(&source.numbers());
+        }
+        // Once in a round.
+        if shards.start == 0 {
+            source.collect_changed_delays(&mut self.encoder);
         }
         source.collect_changed(shards, &mut self.encoder);
         self.append(stamp);
@@ -323,7 +350,7 @@ impl<D: Disk> Journal<D> {
     /// Returns the snapshot that is due, if one is. It is complete if it has the buckets as they are from now on.
     pub(crate) fn snapshot_due(&mut self, stamp: Stamp) -> Option<SnapshotJob<D>> {
         let log = self.log.as_ref()?;
-        let long = self.earlier_bytes + log.bytes > self.snapshot_bytes + LOGS_BEYOND_SNAPSHOT;
+        let long = self.earlier_bytes + log.bytes > self.snapshot_bytes + self.logs_beyond_snapshot;
         let is_due = self.needs_snapshot || long || self.earlier_logs >= LOGS_MAX;
         if self.snapshot_runs || !is_due || stamp.clock < self.retry_at {
             return None;
@@ -373,11 +400,13 @@ impl<D: Disk> Journal<D> {
             return Err(self.last_error());
         }
         let Some(log) = &mut self.log else { return Err(self.last_error()) };
-        self.encoder.end();
-        self.encoder.take(|bytes| log.file.append(bytes))?;
+        // Everything before the block that says so: the system may write that one first, and lose its power.
         log.previous.iter().try_for_each(DiskFile::sync)?;
         log.file.sync()?;
-        self.disk.sync_directory()
+        self.disk.sync_directory()?;
+        self.encoder.end();
+        self.encoder.take(|bytes| log.file.append(bytes))?;
+        log.file.sync()
     }
 
     fn last_error(&self) -> io::Error {
@@ -400,11 +429,8 @@ impl<D: Disk> Journal<D> {
         let header = header(&self.identity, FileKind::Log, generation, stamp);
         let mut file = self.disk.create(&name)?;
         let bytes = header.encode();
-        if let Err(error) = file.append(&bytes) {
-            // A file that is left behind is empty, and does no harm.
-            let _ = self.disk.remove(&name);
-            return Err(error);
-        }
+        // If that fails, the file stays: a log without a header says that the one before it is not the last.
+        file.append(&bytes)?;
         self.generation = generation;
         let previous = self.log.take().map(|log| {
             self.earlier_logs += 1;
@@ -463,6 +489,8 @@ pub(crate) struct SnapshotJob<D: Disk> {
     encoder: BlockEncoder,
     file: Option<D::File>,
     shard: usize,
+    /// The part of the delays that comes next, after all shards.
+    delays: usize,
     bytes: u64,
 }
 
@@ -477,7 +505,7 @@ impl<D: Disk> SnapshotJob<D> {
     fn new(disk: D, identity: &Identity, generation: u64, stamp: Stamp) -> Self {
         let header = header(identity, FileKind::Snapshot, generation, stamp);
         let encoder = BlockEncoder::new(&header, stamp);
-        Self { disk, generation, header, encoder, file: None, shard: 0, bytes: 0 }
+        Self { disk, generation, header, encoder, file: None, shard: 0, delays: 0, bytes: 0 }
     }
 
     /// Runs all steps.
@@ -502,7 +530,7 @@ impl<D: Disk> SnapshotJob<D> {
         Some(SnapshotDone { generation: self.generation, result: result.map(|()| self.bytes) })
     }
 
-    /// Returns true if the last bucket is written.
+    /// Returns true if the last bucket and the last delay are written.
     fn write_some(&mut self, source: &impl BucketSource) -> io::Result<bool> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -518,7 +546,11 @@ impl<D: Disk> SnapshotJob<D> {
             source.collect_all(self.shard, &mut self.encoder);
             self.shard += 1;
         }
-        let is_last = self.shard == source.shards();
+        let mut is_last = false;
+        while self.shard == source.shards() && !is_last && self.encoder.len() < SNAPSHOT_STEP {
+            is_last = !source.collect_all_delays(self.delays, &mut self.encoder);
+            self.delays += 1;
+        }
         if is_last {
             self.encoder.end();
         }

@@ -271,6 +271,8 @@ fn position(name: &str, policy: &Policy) -> Result<usize, ChargeError> {
 #[cfg(test)]
 #[cfg(feature = "yaml")]
 mod tests {
+    use tollway_core::ChargeRequest;
+
     use super::*;
     use crate::config::Config;
 
@@ -310,6 +312,8 @@ mod tests {
               B: { burst: 3, count: 1, period: 1h, id: ip }
               C: { algorithm: quota, count: 3, period: 1h }
               D: { burst: 3, count: 1, period: 1h }
+              E: { algorithm: fixed_window, count: 3, period: 1h }
+              F: { algorithm: sliding_window, count: 3, period: 1h }
             overrides:
               D:10.0.0.7: { burst: 5, count: 1, period: 1h }";
         let ids: Vec<_> = (0..300).map(|number| format!("10.0.0.{}", number % 90)).collect();
@@ -318,14 +322,16 @@ mod tests {
             let memory = crate::store::memory::Memory::new(1_000);
             Limiter::with(policy(limits), memory, clock.clone())
         };
-        let (batched, one_by_one) = (limiter(), limiter());
-        for name in ["A", "B", "C", "D"] {
+        let (batched, one_by_one, by_charges) = (limiter(), limiter(), limiter());
+        for name in ["A", "B", "C", "D", "E", "F"] {
             let (batched, one_by_one) = (batched.handle(name).unwrap(), one_by_one.handle(name).unwrap());
             for cost in [0, 1, 2] {
                 let mut decisions = Vec::new();
                 batched.spend_many(&ids, cost, &mut decisions).unwrap();
                 let expected: Vec<_> = ids.iter().map(|id| one_by_one.spend(id, cost).unwrap()).collect();
                 assert_eq!(decisions, expected, "{name}, cost {cost}");
+                let spend = |id| by_charges.spend_all(&[ChargeRequest::new(name, id, cost)]).unwrap();
+                assert_eq!(decisions, ids.iter().map(spend).collect::<Vec<_>>(), "{name}, cost {cost}");
             }
             let mut decisions = Vec::new();
             assert_eq!(

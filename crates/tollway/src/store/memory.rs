@@ -251,8 +251,7 @@ impl Memory {
     /// being fetched from memory.
     pub fn settle_one(&self, bill: &Bill<'_>, now: impl FnOnce() -> Timestamp) -> Decision {
         let mut hashes = ArrayVec::<BucketHash, CHARGES_MAX>::new();
-        for charge in bill.charges() {
-            let hash = self.key.hash(charge);
+        for (charge, hash) in bill.charges().iter().zip(self.key.hash_each(bill.charges())) {
             self.prefetch(charge, hash);
             hashes.push(hash);
         }
@@ -272,8 +271,7 @@ impl Memory {
                 if hashes.len() >= PREFETCH_BATCH {
                     break;
                 }
-                for charge in bill.charges() {
-                    let hash = self.key.hash(charge);
+                for (charge, hash) in bill.charges().iter().zip(self.key.hash_each(bill.charges())) {
                     self.prefetch(charge, hash);
                     self.shards.prefetch_lock(hash);
                     hashes.push(hash);

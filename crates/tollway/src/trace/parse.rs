@@ -671,7 +671,7 @@ mod tests {
                 "x limit spend A:1",
                 "7:1: \"x\" is not a time since the epoch: a duration must be numbers with units",
             ),
-            ("5 limit spend A:1", "7:1: \"5\" is not a time since the epoch: \"\" is not a unit of time"),
+            ("5 limit spend A:1", "7:1: \"5\" is not a time since the epoch: \"5\" has no unit; use ns, us"),
             ("-1s limit spend A:1", "7:1: \"-1s\" is not a time"),
             (
                 "9223372037s limit spend A:1",

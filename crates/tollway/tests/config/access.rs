@@ -33,7 +33,7 @@ fn tokens_at_the_top_are_for_every_gate_that_can_ask_for_one() {
     ] {
         assert_eq!(tokens(&read(text).gates), expected, "{text}");
     }
-    assert!(!GateAccess::OPEN.asks_who());
+    assert!(!GateAccess::OPEN.requires_authentication());
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn a_gate_names_its_certificate_and_the_authority_of_its_clients() {
     let gates = read(text).gates;
     let own = TlsSettings { cert: "a.pem".into(), key: "a.key".into(), client_ca: None };
     assert_eq!(gates.http_access, GateAccess { tls: Some(own.clone()), tokens: None });
-    assert!(!gates.http_access.asks_who());
+    assert!(!gates.http_access.requires_authentication());
     let clients = TlsSettings { client_ca: Some("ca.pem".into()), ..own };
     assert_eq!(gates.throttr_access, GateAccess { tls: Some(clients), tokens: None });
-    assert!(gates.throttr_access.asks_who());
+    assert!(gates.throttr_access.requires_authentication());
 }
 
 #[test]

@@ -131,6 +131,35 @@ fn what_has_no_effect_is_a_warning() {
     assert_eq!(warnings, ["3:12: rate_limit has no requests_per_unit, so no request is allowed"]);
 }
 
+/// The program that these files are for is written in Go, whose YAML reads these words of YAML 1.1 as flags.
+#[test]
+fn flags_may_have_the_words_of_go() {
+    let parse = |word: &str| {
+        let limit = format!("shadow_mode: {word}, rate_limit: {{unit: minute, requests_per_unit: 5}}");
+        Config::parse(&format!("domain: shop\ndescriptors: [{{key: ip, {limit}}}]\n"), "envoy.yaml")
+    };
+    for word in ["true", "yes", "on", "True", "YES", "On", "y"] {
+        let described = describe(&parse(word).unwrap()).to_string();
+        assert!(described.contains("  ip  5 per minute, shadow_mode\n"), "{word}: {described}");
+    }
+    for word in ["false", "no", "off", "False", "NO", "Off", "n"] {
+        let described = describe(&parse(word).unwrap()).to_string();
+        assert!(described.contains("  ip  5 per minute\n"), "{word}: {described}");
+    }
+    for word in ["1", "'yes'", "yEs"] {
+        assert!(parse(word).unwrap_err().to_string().contains("must be true or false"), "{word}");
+    }
+}
+
+#[test]
+fn a_field_that_a_file_does_not_have_is_named_with_those_that_it_has() {
+    let file =
+        "domain: a\nqwertz: 1\ndescriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1}}]\n";
+    let error = Config::parse(file, "envoy.yaml").unwrap_err().to_string();
+    assert!(error.starts_with("envoy.yaml:2:1: unknown field \"qwertz\"; a file has limits, "), "{error}");
+    assert!(error.contains("show_ids, domain and descriptors"), "{error}");
+}
+
 #[test]
 fn the_tree_is_described_in_words() {
     let config = "\

@@ -196,6 +196,20 @@ fn numbers_that_do_not_go_together_are_blamed_on_one_of_them() {
             &["1:37: count must be at most 65536 for a sliding log; use a token bucket for more"],
         ),
         (
+            "A: { algorithm: sliding_window, count: 536870912, period: 700000h }",
+            &[
+                "1:40: count must be at most 536870911 for a sliding window; use a token bucket for more",
+                "1:59: period must be at most 73 years",
+            ],
+        ),
+        (
+            "A: { algorithm: sliding_log, count: 65537, period: 400y }",
+            &[
+                "1:37: count must be at most 65536 for a sliding log; use a token bucket for more",
+                "1:52: period \"400y\": \"y\" is not a unit of time; use ns, us, ms, s, m, h or d",
+            ],
+        ),
+        (
             "A: { algorithm: smoothed_rate, count: 9007199254740993, period: 1h }",
             &["1:39: count must be a whole number from 1 to 9007199254740992, not \"9007199254740993\""],
         ),
@@ -590,7 +604,9 @@ fn an_override_for_many_says_for_whom() {
 fn yaml_that_is_none_is_explained() {
     check(&[
         ("limits\n  A: {}", &["2:4: unexpected \":\"; is one missing in the line above?"]),
-        ("limits:\n\tA: {}", &["2:2: tabs cannot indent; use spaces"]),
+        ("limits:\n\tA: {}", &["2:1: tabs cannot indent; use spaces"]),
+        ("limits:\n  A:\n  \tburst: 3", &["3:3: tabs cannot indent; use spaces"]),
+        ("limits:\n  A: {count: 1}\n\n  # é\n\tB: {}", &["5:1: tabs cannot indent; use spaces"]),
         ("limits: {A: {burst: 1}\n", &["2:1: expected \",\" or \"}\"; is a \"{\" not closed?"]),
         ("limits: [", &["2:1: expected a value; is a \"[\" or \"{\" not closed?"]),
         ("store: \"memory", &["1:8: this quote is not closed"]),

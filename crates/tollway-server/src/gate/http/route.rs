@@ -15,10 +15,11 @@ use tollway_wire::http::{
 };
 use tollway_wire::rls;
 
+use super::bill_field::BillParts;
 use super::{Watcher, browser, console};
 use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::metrics;
-use crate::service::{CountedPolicy, PageError, RlsError, ServiceError};
+use crate::service::{CountedPolicy, NO_STORE, PageError, RlsError, ServiceError};
 use crate::tokens::{KnownToken, Scope};
 use crate::worker::{Shared, Worker};
 
@@ -156,14 +157,14 @@ impl ServedPath {
     fn caller<'k>(
         &self,
         request: &HttpRequest<'_>,
-        peer: &HttpPeer<'_>,
+        peer: &HttpPeer<'k>,
         token: &'k mut Option<Box<KnownToken>>,
     ) -> Result<Caller<'k>, AccessDenied> {
         let caller = peer.auth.caller(request.sender.bearer_token(), peer.address, token);
         let Some(scope) = self.needs else {
             return Ok(caller.unwrap_or(Caller::nobody(peer.role.name())));
         };
-        let caller = caller?;
+        let caller = caller?.with_certificate(peer.certificate);
         caller.check_scope(scope)?;
         if matches!(self.route, Route::Live | Route::Metrics | Route::Buckets) {
             caller.check_all_limits()?;
@@ -248,7 +249,7 @@ impl Route {
             }
             Self::Health => response.document(HttpStatus::Ok, TEXT, b"ok\n"),
             Self::Ready => {
-                let text = readiness(&worker.shared.limiter, peer.may_see_addresses());
+                let text = readiness(&worker.shared.limiter, peer.may_see_addresses(request));
                 response.document(HttpStatus::Ok, TEXT, text.as_bytes())
             }
         };
@@ -278,6 +279,8 @@ fn below_gate(path: &str) -> Option<&str> {
 #[derive(Clone, Copy)]
 pub(super) struct HttpPeer<'a> {
     pub(super) address: IpAddr,
+    /// The name that its certificate gives it.
+    pub(super) certificate: Option<&'a str>,
     pub(super) role: HttpRole,
     pub(super) settings: &'a HttpSettings,
     /// True if the gate takes the numbers of limits from its clients.
@@ -290,11 +293,11 @@ pub(super) struct HttpPeer<'a> {
 }
 
 impl HttpPeer<'_> {
-    /// Returns whether the client may know where the nodes of the store are: with the scope `read`, or, at a gate that
-    /// asks for no token, on the same machine.
-    fn may_see_addresses(&self) -> bool {
-        let is_known = self.auth.tokens().is_some() || self.address.is_loopback();
-        is_known && self.caller.check_scope(Scope::Read).is_ok()
+    /// Returns whether the client may know where the nodes of the store are. A page whose own name points to this
+    /// machine (DNS rebinding) comes from loopback as well, so without tokens the name counts, too.
+    fn may_see_addresses(&self, request: &HttpRequest<'_>) -> bool {
+        let is_known = self.auth.tokens().is_some() || browser::check_host(request.sender.host, self).is_ok();
+        is_known && self.auth.shows_addresses_to(&self.caller)
     }
 }
 
@@ -374,10 +377,13 @@ async fn command(
         Ok(command) => command,
         Err(malformed) => return (response.problem(&malformed.into()), false),
     };
-    if !peer.allow_inline && command.charges().iter().any(|charge| charge.inline.is_some()) {
-        return (response.problem(&ProblemDetails::inline_denied()), false);
-    }
     let rules = command.rules();
+    let (charges, has_charge_list) = (command.charges(), command.has_charge_list());
+    let parts = BillParts { verb, charges, has_charge_list, rules };
+    if !peer.allow_inline && command.charges().iter().any(|charge| charge.inline.is_some()) {
+        let problem = ProblemDetails::inline_denied().within(parts.inline_path());
+        return (response.problem(&problem), false);
+    }
     let status = match worker.service.perform(&peer.caller, policy, verb, command.charges(), rules).await {
         Ok(VerbAnswer::Decision(charges, decision)) => match decision.decider(&charges) {
             Decider::Charge(_) => response.decision(&charges, &decision),
@@ -385,7 +391,10 @@ async fn command(
         },
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(VerbAnswer::Reset(_)) => response.reset(),
-        Err(error) => return (response.problem(&problem(error, worker)), false),
+        Err(error) => {
+            let path = parts.path(&error, policy.policy());
+            return (response.problem(&problem(error, request, &peer, worker).within(path)), false);
+        }
     };
     (status, true)
 }
@@ -411,7 +420,7 @@ async fn throttle(
         Ok(VerbAnswer::Decision(_, decision)) => (response.throttle(&asked, &decision), true),
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
         Err(error) => {
-            let problem = problem(error, worker);
+            let problem = problem(error, request, &peer, worker);
             (response.throttle_error(problem.status, &problem.detail), false)
         }
     }
@@ -456,7 +465,7 @@ async fn gate(
             Decider::Rule(_) => (response.gate_rule(&decision.into(), denied), true),
         },
         Ok(VerbAnswer::Refund(..) | VerbAnswer::Reset(_)) => unreachable!("a spend is decided"),
-        Err(error) => (response.problem(&denial(problem(error, worker), denied)), false),
+        Err(error) => (response.problem(&denial(problem(error, request, &peer, worker), denied)), false),
     }
 }
 
@@ -484,7 +493,7 @@ async fn rule(
     };
     match worker.service.resolve(&peer.caller, policy, &asked).await {
         Ok(ruling) => (response.rule_decision(&ruling, None), true),
-        Err(error) => (response.problem(&problem(error, worker)), false),
+        Err(error) => (response.problem(&problem(error, request, &peer, worker)), false),
     }
 }
 
@@ -514,7 +523,9 @@ async fn rls(
         }
         Err(RlsError::Request(error)) => (response.problem(&error.into()), false),
         Err(RlsError::Denied(denied)) => (response.problem(&denial_of(&denied, worker)), false),
-        Err(RlsError::Charge(error)) => (response.problem(&problem(error.into(), worker)), false),
+        Err(RlsError::Charge(error)) => {
+            (response.problem(&problem(error.into(), request, &peer, worker)), false)
+        }
     }
 }
 
@@ -531,7 +542,7 @@ async fn explain(
     };
     match worker.service.explain(&peer.caller, policy, &asked).await {
         Ok(explained) => response.rule_explanation(&explained),
-        Err(error) => response.problem(&problem(error, worker)),
+        Err(error) => response.problem(&problem(error, request, &peer, worker)),
     }
 }
 
@@ -547,7 +558,7 @@ async fn inspect(
     };
     match worker.service.inspect(&peer.caller, &asked).await {
         Ok(inspected) => response.bucket_report(&inspected),
-        Err(error) => response.problem(&problem(error, worker)),
+        Err(error) => response.problem(&problem(error, request, &peer, worker)),
     }
 }
 
@@ -564,7 +575,7 @@ async fn keys(
     match worker.service.keys(&peer.caller, &asked).await {
         Ok(Some(page)) => response.keys_page(&page),
         Ok(None) => response.problem(&ProblemDetails::no_ids()),
-        Err(error) => response.problem(&problem(error, worker)),
+        Err(error) => response.problem(&problem(error, request, &peer, worker)),
     }
 }
 
@@ -641,7 +652,12 @@ async fn top(
     if !watch.settings().is_on {
         return response.problem(&ProblemDetails::watch_off());
     }
-    response.top_report(&watch.top(asked.by, asked.limit.as_deref(), asked.n, limiter).await)
+    let mut report = watch.top(asked.by, asked.limit.as_deref(), asked.n, limiter).await;
+    if !peer.caller.may_use_all() {
+        // They are of all limits.
+        (report.total, report.exact) = (None, None);
+    }
+    response.top_report(&report)
 }
 
 /// Starts an answer that goes on until one side ends the connection.
@@ -729,13 +745,21 @@ fn readiness(limiter: &Engine, with_addresses: bool) -> String {
     text
 }
 
-fn problem(error: ServiceError, worker: &Worker) -> ProblemDetails {
+fn problem(
+    error: ServiceError,
+    request: &HttpRequest<'_>,
+    peer: &HttpPeer<'_>,
+    worker: &Worker,
+) -> ProblemDetails {
     match error {
         ServiceError::Denied(denied) => denial_of(&denied, worker),
-        ServiceError::Limiter(LimiterError::Charge(error)) => error.into(),
+        ServiceError::Limiter(LimiterError::Charge(error)) => peer.caller.without_names(error).into(),
         ServiceError::Limiter(LimiterError::Bill(error)) => error.into(),
-        ServiceError::Limiter(LimiterError::Rule(error)) => error.into(),
-        error => ProblemDetails::store_unreachable(&ErrorChain(&error).to_string()),
+        ServiceError::Limiter(LimiterError::Rule(error)) => peer.caller.without_rules(error).into(),
+        error if peer.may_see_addresses(request) => {
+            ProblemDetails::store_unreachable(&ErrorChain(&error).to_string())
+        }
+        _ => ProblemDetails::store_unreachable(NO_STORE),
     }
 }
 

@@ -134,6 +134,7 @@ impl ServeConnection for RlsConnections {
 async fn serve(mut stream: GateStream, peer: IpAddr, permit: ConnectionPermit, services: Arc<Services>) {
     let worker = Arc::clone(&services.worker);
     let bounds = *worker.bounds();
+    let certificate = stream.certificate_name();
     let mut preface = [0; PREFACE.len()];
     // hyper waits for these bytes for ever, and so would everybody who opens a connection and sends nothing.
     match timeout(bounds.head_time, stream.read_exact(&mut preface)).await {
@@ -144,7 +145,7 @@ async fn serve(mut stream: GateStream, peer: IpAddr, permit: ConnectionPermit, s
     }
     let (reader, writer) = tokio::io::split(stream);
     let stream = TokioIo::new(tokio::io::join(Cursor::new(preface).chain(reader), writer));
-    let calls = Arc::new(ConnectionCalls::new(peer, permit));
+    let calls = Arc::new(ConnectionCalls::new(peer, certificate, permit));
     let call = service_fn(|request| {
         let (services, in_flight) = (Arc::clone(&services), InFlight::new(&calls));
         let method = services.method(request, &calls);
@@ -167,7 +168,7 @@ async fn serve(mut stream: GateStream, peer: IpAddr, permit: ConnectionPermit, s
         () = calls.stalled.notified() => {}
     }
     serving.as_mut().graceful_shutdown();
-    // A peer that does not answer the farewell would stay connected, and hold up a drain.
+    // A peer that does not answer GOAWAY would stay connected, and hold up a drain.
     while timeout(bounds.drain_idle, serving.as_mut()).await.is_err()
         && calls.in_flight.load(Ordering::Relaxed) > 0
     {}
@@ -176,6 +177,8 @@ async fn serve(mut stream: GateStream, peer: IpAddr, permit: ConnectionPermit, s
 /// A connection, and the number of its calls that are not answered.
 struct ConnectionCalls {
     peer: IpAddr,
+    /// The name that the certificate of the client gives it.
+    certificate: Option<Arc<str>>,
     /// The token that the last call had.
     token: Mutex<Option<Box<KnownToken>>>,
     permit: ConnectionPermit,
@@ -186,8 +189,14 @@ struct ConnectionCalls {
 }
 
 impl ConnectionCalls {
-    fn new(peer: IpAddr, permit: ConnectionPermit) -> Self {
-        Self { peer, token: Mutex::default(), permit, in_flight: AtomicUsize::new(0), stalled: Notify::new() }
+    fn new(peer: IpAddr, certificate: Option<Arc<str>>, permit: ConnectionPermit) -> Self {
+        let (token, in_flight, stalled) = (Mutex::default(), AtomicUsize::new(0), Notify::new());
+        Self { peer, certificate, token, permit, in_flight, stalled }
+    }
+
+    /// Returns the client that made a call, whose token allows this.
+    fn caller<'c>(&'c self, auth: &Authenticator, grant: Option<&'c Arc<Grant>>) -> Caller<'c> {
+        auth.known_caller(Some(self.peer), grant).with_certificate(self.certificate.as_deref())
     }
 }
 
@@ -323,14 +332,14 @@ impl Services {
         if !self.worker.awaits_store() {
             // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
             // hyper and tokio move several times, and would be copied each time.
-            let caller = self.auth.known_caller(Some(in_flight.0.peer), grant.as_ref()).with_trace(trace);
+            let caller = in_flight.0.caller(&self.auth, grant.as_ref()).with_trace(trace);
             return block_on(answer(&self.worker, &caller, &message));
         }
         let (worker, auth) = (Arc::clone(&self.worker), self.auth.clone());
         // hyper drops the future of a stream that is reset. A bill that was taken in one slot of a cluster and denied
         // in another would then never be undone, so the decision is a task of its own.
         let answered = tokio::spawn(async move {
-            let caller = auth.known_caller(Some(in_flight.0.peer), grant.as_ref()).with_trace(trace);
+            let caller = in_flight.0.caller(&auth, grant.as_ref()).with_trace(trace);
             let answered = answer(&worker, &caller, &message).await;
             drop(in_flight);
             answered

@@ -12,9 +12,9 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 use tollway::clock::{WallClock, WallOffset};
 use tollway::engine::Engine;
+use tollway::reports::{KnownDelays, PublishedDelay};
 use tollway_wire::smockron::ControlMessage;
 
-use super::delays::KnownDelays;
 use super::in_flight::{ReportInFlight, ReportsInFlight};
 use super::subscriber::{QueueRoom, Subscriber, Subscription};
 use crate::bounds::Bounds;
@@ -27,7 +27,8 @@ pub(crate) struct Publisher {
     subscribers: ArcSwap<Vec<Arc<Subscriber>>>,
     room: QueueRoom,
     topics_max: (usize, usize),
-    delays: KnownDelays,
+    /// The delays that were published. With a journal, it keeps them, and knows those of the process before.
+    delays: Arc<KnownDelays>,
     /// The number of publications that were made.
     published: AtomicU64,
     reports: ReportsInFlight,
@@ -48,11 +49,13 @@ struct Reminder {
 
 impl Publisher {
     pub(super) fn new(bounds: &Bounds, limiter: Arc<Engine>) -> Self {
+        let delays = limiter.journaled_delays().unwrap_or_else(|| Arc::new(KnownDelays::new(bounds.delays)));
+        delays.set_max(bounds.delays);
         Self {
             subscribers: ArcSwap::default(),
             room: QueueRoom::new(bounds.queue, bounds.queues),
             topics_max: (bounds.topics, bounds.topic),
-            delays: KnownDelays::new(bounds.delays),
+            delays,
             published: AtomicU64::new(0),
             reports: ReportsInFlight::new(),
             reminders: Mutex::default(),
@@ -124,7 +127,7 @@ impl Publisher {
         for delay in delays {
             on_the_wire(*delay, offset).encode(&mut bytes);
             ends.push(bytes.len());
-            metrics.delays_forgotten.add(u64::from(!self.delays.keep(delay, published, &mut name)));
+            metrics.delays_forgotten.add(u64::from(!self.delays.keep(&known(*delay), published, &mut name)));
         }
         metrics.published.add(delays.len() as u64);
         for subscriber in &**self.subscribers.load() {
@@ -157,7 +160,7 @@ impl Publisher {
         // The store may have them from reports whose own answer is on its way. Published twice, a delay would count
         // twice: a gatekeeper that receives a time again moves its next request by one more interval.
         self.reports.done().await;
-        delays.retain(|delay| !self.delays.has(delay));
+        delays.retain(|delay| !self.delays.has(&known(*delay)));
         self.publish(&delays, metrics);
     }
 
@@ -210,7 +213,7 @@ impl Publisher {
         let more = self.delays.for_each_in(reminder.part, reminder.published, self.now_millis(), |delay| {
             if queue.wants(delay.domain) {
                 message.clear();
-                on_the_wire(delay, offset).encode(&mut message);
+                on_the_wire(message_of(delay), offset).encode(&mut message);
                 metrics.lost.add(u64::from(!queue.push(&message, &self.room)));
                 *count += 1;
             }
@@ -228,6 +231,18 @@ impl Publisher {
     fn reminders(&self) -> MutexGuard<'_, VecDeque<Reminder>> {
         self.reminders.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a message as the delays that are kept have it.
+const fn known(message: ControlMessage<'_>) -> PublishedDelay<'_> {
+    let ControlMessage { domain, identifier, delay_until } = message;
+    PublishedDelay { domain, identifier, until_millis: delay_until }
+}
+
+/// Returns the message that tells of a delay.
+const fn message_of(delay: PublishedDelay<'_>) -> ControlMessage<'_> {
+    let PublishedDelay { domain, identifier, until_millis } = delay;
+    ControlMessage { domain, identifier, delay_until: until_millis }
 }
 
 /// Returns a message whose time is that of the store, with the time of the wall clock.

@@ -6,11 +6,14 @@
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::caller::certificate_name;
 
 /// A TLS connection whose handshake is done.
 pub(in crate::gate) struct TlsStream {
@@ -23,6 +26,11 @@ impl TlsStream {
     pub(super) fn new(connection: Box<ServerConnection>, socket: TcpStream) -> Self {
         Self { connection, socket }
     }
+
+    /// Returns the name that the certificate of the client gives it; `None` if the gate asks for none.
+    pub(in crate::gate) fn certificate_name(&self) -> Option<Arc<str>> {
+        self.connection.peer_certificates()?.first().map(|certificate| certificate_name(certificate))
+    }
 }
 
 impl AsyncRead for TlsStream {
@@ -34,7 +42,7 @@ impl AsyncRead for TlsStream {
         let Self { connection, socket } = self.get_mut();
         loop {
             match connection.reader().read(buffer.initialize_unfilled()) {
-                // Zero bytes are the farewell of the peer.
+                // Zero bytes stand for the close_notify of the peer.
                 Ok(read) => {
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
@@ -43,7 +51,7 @@ impl AsyncRead for TlsStream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
             match poll_receive(connection, socket, context) {
-                // The end of the socket: the reader tells whether the peer said farewell.
+                // The end of the socket: the reader tells whether a close_notify came before it.
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,

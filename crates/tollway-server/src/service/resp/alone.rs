@@ -1,13 +1,16 @@
 //! Answers the commands that are not settled together with others.
 
 use tollway::engine::VerbAnswer;
+use tollway::limiter::LimiterError;
+use tollway::store::StoreError;
 use tollway_core::{Bill, ChargeRequest, Decider, Decision, ErrorChain, Nanos, RuleRequest, Verb};
+use tollway_wire::audit::UNKNOWN;
 use tollway_wire::resp::{self, Hello, ReplyWriter};
 
 use super::collector::{Alone, HELLO_NO_AUTH, WRONG_USER, denied_text};
 use super::{RespConnection, RespService};
 use crate::caller::{AccessDenied, Caller};
-use crate::service::{CountedPolicy, ServiceError};
+use crate::service::{CountedPolicy, NO_STORE, ServiceError};
 
 /// The reply of `TTL` for a key without a bucket.
 const NO_KEY: i64 = -2;
@@ -27,9 +30,11 @@ impl RespService {
             Alone::GiveBack(request, units) => {
                 let charge = self.inline.refund(request.inline.algorithm(), request.key, units);
                 let refund = self.service.refund_charge(policy, &charge).await;
-                refund.map_err(|error| chain(&error)).map(|refund| {
+                let caller = connection.caller(&self.auth);
+                let outcome = refund.is_err().then_some(UNKNOWN);
+                self.service.audit_refund(&caller, &charge, outcome);
+                refund.map_err(|error| self.store_error(&caller, &error)).map(|refund| {
                     self.inline_counters.refunded();
-                    self.service.audit_refunds(&connection.caller(&self.auth), &[charge]);
                     request.put_refund(&refund, reply);
                 })
             }
@@ -75,6 +80,9 @@ impl RespService {
                 self.service.count_denied(&denied);
                 denied_text(&denied)
             }
+            ServiceError::Limiter(LimiterError::Store(error)) => self.store_error(caller, &error),
+            ServiceError::Limiter(LimiterError::Charge(error)) => chain(&caller.without_names(error)),
+            ServiceError::Limiter(LimiterError::Rule(error)) => chain(&caller.without_rules(error)),
             ServiceError::Limiter(error) => chain(&error),
         });
         match answer? {
@@ -99,11 +107,11 @@ impl RespService {
     ) -> Result<i64, String> {
         let left = self.time_left(keys).await?;
         let charges: Vec<_> = keys.iter().map(|key| self.inline.bucket(key)).collect();
-        self.service.reset_charges(policy, &charges).await.map_err(|error| chain(&error))?;
-        for charge in &charges {
-            self.inline_counters.reset();
-            self.service.auditor.bucket(caller, "reset", charge.limit().name(), charge.id(), None);
-        }
+        let reset = self.service.reset_charges(policy, &charges).await;
+        let outcome = reset.is_err().then_some(UNKNOWN);
+        charges.iter().for_each(|charge| self.service.audit_reset(caller, charge, outcome));
+        reset.map_err(|error| self.store_error(caller, &error))?;
+        charges.iter().for_each(|_| self.inline_counters.reset());
         // A key that is named twice has one bucket.
         let is_first = |(index, key): &(usize, &&[u8])| !keys[..*index].contains(key);
         let deleted =
@@ -119,6 +127,12 @@ impl RespService {
         // What is decided without the store says nothing about the bucket.
         let left = |decision: Decision| (!decision.degraded).then_some(decision.reset_nanos);
         decisions.into_iter().map(left).collect::<Option<_>>().ok_or_else(|| NO_ANSWER.to_owned())
+    }
+
+    /// Returns the error of a store that gave no answer. It has the address of a node, so only those who may know that
+    /// get all of it.
+    fn store_error(&self, caller: &Caller<'_>, error: &StoreError) -> String {
+        if self.auth.shows_addresses_to(caller) { chain(error) } else { format!("ERR {NO_STORE}") }
     }
 
     /// Logs a client in with a token. Its user is the default one, or the name of the token.

@@ -22,11 +22,17 @@ const INLINE_DENIED: &str = "ERR this gate takes no numbers from clients; set \"
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(super) const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
      option can be used to authenticate the client and select the RESP protocol version at the same time";
+const TOO_LONG_BEFORE_LOGIN: &str =
+    "ERR Protocol error: a command is longer than 16 KiB; send AUTH before it";
+/// The longest command of a client that has yet to log in, in bytes. A longer one would take memory for somebody who
+/// may not do anything. Redis has the same bound.
+const LOGIN_MAX: usize = 16 << 10;
 /// The errors of clients that log in where nobody has to. There are no passwords, and the default user needs none.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user; remove \
                            the password from the settings of the client, or send AUTH default <password>";
 pub(super) const WRONG_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const ONE_DATABASE: &str = "ERR DB index is out of range; there is only database 0";
+const NO_DATABASE: &str = "ERR DB index must be an integer; there is only database 0";
 const NESTED: &str = "ERR MULTI calls can not be nested";
 const NOTHING_TO_EXECUTE: &str = "ERR EXEC without MULTI";
 const NOTHING_TO_DISCARD: &str = "ERR DISCARD without MULTI";
@@ -173,7 +179,14 @@ impl<'s, 'a> Collector<'s, 'a> {
                 return Stop::Incomplete;
             }
             let words = words.get_or_insert_with(Words::new);
-            match decode(rest, words) {
+            let decoded = decode(rest, words);
+            let len = decoded.as_ref().map_or(0, |decoded| decoded.map_or(rest.len(), |(_, len)| len));
+            if len > LOGIN_MAX && self.service.must_log_in(self.connection) {
+                self.service.service.metrics.resp.broken.one();
+                self.error(&TOO_LONG_BEFORE_LOGIN);
+                return Stop::Close;
+            }
+            match decoded {
                 Ok(None) => return Stop::Incomplete,
                 Ok(Some((Decoded::Blank, len))) => *taken += len,
                 Ok(Some((Decoded::Command, len))) => {
@@ -181,6 +194,10 @@ impl<'s, 'a> Collector<'s, 'a> {
                     if let Some(stop) = self.add(&rest[..len], words) {
                         return stop;
                     }
+                }
+                Ok(Some((Decoded::TooManyWords, len))) => {
+                    *taken += len;
+                    self.command_error(&CommandError::TooManyWords);
                 }
                 Err(error) => {
                     self.service.service.metrics.resp.broken.one();
@@ -242,13 +259,18 @@ impl<'s, 'a> Collector<'s, 'a> {
             }
             Ok(command) => self.add_other(command),
             Err(error) => {
-                if let Some(transaction) = &mut self.connection.transaction {
-                    transaction.is_aborted = true;
-                }
-                self.error(&error);
+                self.command_error(&error);
                 error.closes().then_some(Stop::Close)
             }
         }
+    }
+
+    /// Answers a command that has an error. None of its transaction is executed.
+    fn command_error(&mut self, error: &CommandError) {
+        if let Some(transaction) = &mut self.connection.transaction {
+            transaction.abort();
+        }
+        self.error(error);
     }
 
     /// Checks that the client may send a command: that it has logged in, and that its token has the scope.
@@ -283,7 +305,7 @@ impl<'s, 'a> Collector<'s, 'a> {
     /// Refuses a command that the client may not send.
     fn deny(&mut self, denied: &AccessDenied) {
         if let Some(transaction) = &mut self.connection.transaction {
-            transaction.is_aborted = true;
+            transaction.abort();
         }
         self.service.service.count_denied(denied);
         self.error(&denied_text(denied));
@@ -316,7 +338,8 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::Auth { user: Some(_), .. } => self.error(&WRONG_USER),
             RespCommand::Auth { user: None, .. } => self.error(&NO_PASSWORD),
             RespCommand::Select(b"0") => self.reply(|reply| reply.simple("OK")),
-            RespCommand::Select(_) => self.error(&ONE_DATABASE),
+            RespCommand::Select(number) if number.iter().all(u8::is_ascii_digit) => self.error(&ONE_DATABASE),
+            RespCommand::Select(_) => self.error(&NO_DATABASE),
             RespCommand::Client(command) => self.add_client(command),
             RespCommand::Commands => self.reply(resp::put_commands),
             RespCommand::CommandCount => self.reply(|reply| reply.integer(resp::COMMANDS.len() as i64)),
@@ -346,7 +369,10 @@ impl<'s, 'a> Collector<'s, 'a> {
                 }
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
                     Ok(charge) => self.collected.asked.push(Asked::Toll(charge)),
-                    Err(error) => self.error(&format_args!("ERR {}", ErrorChain(&error))),
+                    Err(error) => {
+                        let error = self.connection.caller(&self.service.auth).without_names(error);
+                        self.error(&format_args!("ERR {}", ErrorChain(&error)));
+                    }
                 }
                 return None;
             }
@@ -357,7 +383,7 @@ impl<'s, 'a> Collector<'s, 'a> {
             },
         };
         self.error(&error);
-        error.closes().then_some(Stop::Close)
+        None
     }
 
     fn add_client(&mut self, command: ClientCommand<'_>) {
@@ -397,11 +423,12 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::Quit | RespCommand::Reset => return self.add_other(command),
             RespCommand::Multi => self.error(&NESTED),
             RespCommand::Hello(_) | RespCommand::Auth { .. } => {
-                transaction.is_aborted = true;
+                transaction.abort();
                 self.error(&NOT_IN_TRANSACTION);
             }
+            _ if transaction.is_aborted => self.reply(|reply| reply.simple("QUEUED")),
             _ if transaction.bytes.len() + bytes.len() > max => {
-                transaction.is_aborted = true;
+                transaction.abort();
                 self.error(&TRANSACTION_TOO_LONG);
             }
             _ => {

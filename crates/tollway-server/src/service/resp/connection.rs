@@ -1,6 +1,7 @@
 //! The state that one client's connection keeps between its commands.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tollway_wire::resp::RespVersion;
@@ -18,6 +19,8 @@ pub(crate) struct RespConnection {
     pub(super) version: RespVersion,
     /// The address that the connection came from; `None` if it is not one over a network.
     peer: Option<IpAddr>,
+    /// The name that the certificate of the client gives it.
+    certificate: Option<Arc<str>>,
     /// The token that the client has logged in with.
     pub(super) token: Option<Box<KnownToken>>,
     /// The name that the client gave it.
@@ -39,6 +42,13 @@ pub(super) struct Transaction {
     pub(super) is_aborted: bool,
 }
 
+impl Transaction {
+    /// Notes that a command was refused. The others will not be executed, so they need no memory.
+    pub(super) fn abort(&mut self) {
+        *self = Self { is_aborted: true, ..Self::default() };
+    }
+}
+
 impl RespConnection {
     pub(crate) fn new(peer: Option<IpAddr>) -> Self {
         Self::with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), peer)
@@ -46,13 +56,20 @@ impl RespConnection {
 
     fn with_id(id: i64, peer: Option<IpAddr>) -> Self {
         let version = RespVersion::default();
-        Self { id, version, peer, token: None, name: None, transaction: None, executing: None }
+        let (certificate, token, name) = (None, None, None);
+        Self { id, version, peer, certificate, token, name, transaction: None, executing: None }
+    }
+
+    /// Sets the name that the certificate of the client gives it.
+    pub(crate) fn set_certificate(&mut self, name: Arc<str>) {
+        self.certificate = Some(name);
     }
 
     /// Returns the client behind the connection, who has logged in if the gate asks for that.
     #[inline]
     pub(super) fn caller(&self, auth: &Authenticator) -> Caller<'_> {
-        auth.known_caller(self.peer, self.token.as_ref().map(|token| token.grant()))
+        let caller = auth.known_caller(self.peer, self.token.as_ref().map(|token| token.grant()));
+        caller.with_certificate(self.certificate.as_deref())
     }
 
     /// Returns whether a transaction has begun and not ended.
@@ -62,7 +79,7 @@ impl RespConnection {
 
     /// Makes the connection as it was at its start.
     pub(super) fn reset(&mut self) {
-        *self = Self::with_id(self.id, self.peer);
+        *self = Self { certificate: self.certificate.take(), ..Self::with_id(self.id, self.peer) };
     }
 
     pub(super) fn set_name(&mut self, name: &[u8]) {

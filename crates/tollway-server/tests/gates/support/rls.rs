@@ -12,11 +12,11 @@ use http_body::{Body, Frame};
 use prost::Message;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use tollway_testbed::Certificates;
+use tollway_testbed::{CertificateFiles, Certificates};
 use tollway_wire::rls;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
@@ -106,10 +106,17 @@ impl RlsClient {
         Self::of(Endpoint::from_shared(format!("http://{address}")).unwrap())
     }
 
-    /// Connects by TLS, and trusts the authority of these certificates.
-    pub(crate) fn tls(address: SocketAddr, certificates: &Certificates) -> Self {
+    /// Connects by TLS, and trusts the authority of these certificates. It shows a certificate if it has one.
+    pub(crate) fn tls(
+        address: SocketAddr,
+        certificates: &Certificates,
+        identity: Option<&CertificateFiles>,
+    ) -> Self {
         let authority = fs::read(certificates.authority()).unwrap();
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+        if let Some(CertificateFiles { cert, key }) = identity {
+            tls = tls.identity(Identity::from_pem(fs::read(cert).unwrap(), fs::read(key).unwrap()));
+        }
         Self::of(Endpoint::from_shared(format!("https://{address}")).unwrap().tls_config(tls).unwrap())
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
-use tollway_core::algorithm::TokenBucket;
+use tollway_core::algorithm::{NumbersError, TokenBucket};
 use tollway_core::{InlineTokenBucket, Nanos};
 
 use super::json::CostSeed;
@@ -71,7 +71,15 @@ impl InlineLimitFields<'_> {
     fn into_token_bucket<E: Error>(self) -> Result<InlineTokenBucket, E> {
         let count = self.count.ok_or_else(|| E::custom("\"count\" is missing; send a whole number"))?;
         let period = self.period.ok_or_else(|| E::custom("\"period\" is missing; send a duration"))?;
-        let limit = TokenBucket::new(self.burst.unwrap_or(count), count, period).map_err(E::custom)?;
+        let limit = TokenBucket::new(self.burst.unwrap_or(count), count, period);
+        let limit = limit.map_err(|error| match error {
+            // The burst is the count, and nobody has sent one.
+            NumbersError::Zero { field: "burst" } if self.burst.is_none() => {
+                NumbersError::Zero { field: "count" }
+            }
+            error => error,
+        });
+        let limit = limit.map_err(E::custom)?;
         Ok(InlineTokenBucket::new(limit))
     }
 }

@@ -47,7 +47,7 @@ impl GateAccess {
     pub const OPEN: Self = Self { tls: None, tokens: None };
 
     /// Returns whether only clients with a certificate or a token are served.
-    pub fn asks_who(&self) -> bool {
+    pub fn requires_authentication(&self) -> bool {
         self.tokens.is_some() || self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 }

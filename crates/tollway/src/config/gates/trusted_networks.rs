@@ -44,6 +44,32 @@ impl TrustedNetworks {
         }
     }
 
+    /// Returns whether every address of IPv4, or of IPv6, is in one of the networks: `0.0.0.0/0`, or both halves of it.
+    pub fn contain_everybody(&self) -> bool {
+        let networks = self.0.as_deref().unwrap_or_default();
+        let numbers = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        [(true, u128::from(u32::MAX)), (false, u128::MAX)].into_iter().any(|(is_ipv4, greatest)| {
+            let of_kind = networks.iter().filter(|network| network.first().is_ipv4() == is_ipv4);
+            let mut ranges: Vec<_> =
+                of_kind.map(|network| (numbers(network.first()), numbers(network.last()))).collect();
+            ranges.sort_unstable();
+            let mut next = 0;
+            for (first, last) in ranges {
+                if first > next {
+                    return false;
+                }
+                if last == greatest {
+                    return true;
+                }
+                next = next.max(last + 1);
+            }
+            false
+        })
+    }
+
     pub(super) fn read(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<Self> {
         read_networks(entry, errors).map(Self::from_iter)
     }
@@ -125,6 +151,26 @@ mod tests {
         ] {
             assert_eq!(TrustedNetworks::LOCAL.contain(sender.parse().unwrap()), expected, "{sender}");
         }
+    }
+
+    #[test]
+    fn a_list_that_has_every_address_trusts_everybody() {
+        for (networks, expected) in [
+            (&[][..], false),
+            (&["10.0.0.0/8", "fd00::/8"], false),
+            (&["0.0.0.0/0"], true),
+            (&["10.0.0.0/8", "::/0"], true),
+            (&["::ffff:0.0.0.0/96"], true),
+            (&["128.0.0.0/1", "10.0.0.0/8", "0.0.0.0/1"], true),
+            (&["0.0.0.0/1", "192.0.0.0/2"], false),
+            (&["0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/2"], true),
+            (&["0.0.0.0/1", "8000::/1"], false),
+            (&["8000::/1", "::/1"], true),
+        ] {
+            let list: TrustedNetworks = networks.iter().map(|text| text.parse().unwrap()).collect();
+            assert_eq!(list.contain_everybody(), expected, "{networks:?}");
+        }
+        assert!(!TrustedNetworks::LOCAL.contain_everybody());
     }
 
     #[test]

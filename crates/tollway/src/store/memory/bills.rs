@@ -68,17 +68,17 @@ impl Memory {
             charged.push((place, bucket));
         }
         let decision = bill.answer(&answers);
-        for (answer, (place, bucket)) in answers.iter().zip(charged) {
+        for (answer, (place, bucket)) in answers.iter().zip(&charged) {
             // A denied bucket takes nothing, but a time that is too far ahead is corrected.
             if decision.allowed() || !answer.allowed() {
-                table.change_found(place, |stored| *stored = bucket);
+                table.change_found(*place, |stored| *stored = *bucket);
             }
         }
         Some(decision)
     }
 
     fn hashes(&self, bill: &Bill<'_>) -> ArrayVec<BucketHash, CHARGES_MAX> {
-        bill.charges().iter().map(|charge| self.key.hash(charge)).collect()
+        self.key.hash_each(bill.charges()).collect()
     }
 
     fn decide_each(

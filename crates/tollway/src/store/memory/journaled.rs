@@ -14,6 +14,7 @@ use crate::hash::{HashKey, Tag};
 use crate::journal::{
     AnyState, BlockEncoder, BucketVisitor, HashIdentity, JournalState, with_kind, with_state,
 };
+use crate::reports::{KnownDelays, PublishedDelay};
 
 /// The number of changed logs that are encoded under one lock.
 const LOGS_PER_LOCK: usize = 32;
@@ -127,14 +128,24 @@ impl Shards {
     }
 }
 
-/// Collects the buckets of a journal by shard, in the order in which they were written.
+/// Collects the buckets of a journal by shard, in the order in which they were written, and the delays.
 pub(crate) struct Loader {
     shards: Vec<SlotLists>,
+    delays: KnownDelays,
+    /// Memory for the name of a delay.
+    name: Vec<u8>,
+    delays_without_place: usize,
 }
 
 impl Loader {
     pub(crate) fn new(memory: &Memory) -> Self {
-        Self { shards: (0..memory.shards.len()).map(|_| SlotLists::default()).collect() }
+        let shards = (0..memory.shards.len()).map(|_| SlotLists::default()).collect();
+        Self { shards, delays: KnownDelays::default(), name: Vec::new(), delays_without_place: 0 }
+    }
+
+    /// Takes the delays, and the number of those that there was no place for.
+    pub(crate) fn take_delays(&mut self) -> (KnownDelays, usize) {
+        (std::mem::take(&mut self.delays), self.delays_without_place)
     }
 
     /// Puts the last state of each bucket into a store that is empty, unless the bucket has expired and `former` does
@@ -194,6 +205,12 @@ impl BucketVisitor for Loader {
         if let Some((lists, tag)) = self.place(shard, tag) {
             with_kind!(kind, |B| B::list_mut(lists).push(removed::<B>(tag)));
         }
+    }
+
+    fn delay(&mut self, delay: &PublishedDelay<'_>, written_at: Timestamp) {
+        let now = written_at.as_nanos() / 1_000_000;
+        let has_place = self.delays.restore(delay, now, &mut self.name);
+        self.delays_without_place += usize::from(!has_place);
     }
 }
 

@@ -113,6 +113,7 @@ function askForToken(status) {
     dialog.addEventListener("close", () => {
       state.token = $("token-input").value.trim() || null;
       if (state.token) sessionStorage.setItem("tollway-token", state.token);
+      else sessionStorage.removeItem("tollway-token");
       $("token-input").value = "";
       resolve();
     }, { once: true });
@@ -167,7 +168,7 @@ const limitKey = ({ kind, name, limit }) => JSON.stringify([kind, name ?? limit]
 
 // ---- Words ----------------------------------------------------------------------------------------------------------
 
-/** Formats seconds as a person says them: `0.05 s`, `41 s`, `5 min 41 s`, `3 d 4 h`. */
+/** Formats seconds as a person says them, and as `tollway top` does: `0.046 s`, `41 s`, `5 min 41 s`, `3 d 4 h`. */
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 10) return `${Number(seconds.toPrecision(2))} s`;
@@ -399,7 +400,7 @@ function drawStore(store, gates) {
   for (const gate of gates) {
     const connections = gate.max_connections === null || gate.max_connections === undefined ? "" : counted(gate.connections, "connection");
     const requests = gate.requests === null || gate.requests === undefined ? "" : `${number.format(gate.requests)} /s`;
-    const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.cut > 0 ? `${number.format(gate.cut)} closed to make room` : ""];
+    const trouble = [gate.refused > 0 ? `${number.format(gate.refused)} refused` : "", gate.evicted > 0 ? `${number.format(gate.evicted)} evicted` : ""];
     rows.push({ name: `${gate.name} ${gate.address}`, state: [requests, connections, ...trouble].filter(Boolean).join(" · ") || "no figures", level: gate.refused > 0 ? "warn" : "" });
   }
   drawRows("store", rows, (row) => row.name, (row, item) => {

@@ -9,7 +9,7 @@ else
   now_s, now_n = split(ARGV[1])
 end
 
--- When a key goes that has something to say until then: never sooner, so the part of a millisecond counts whole.
+-- Returns when a key expires whose value matters until a moment: never sooner, so a started millisecond is a whole one.
 -- Time that is not Redis's own may pass slower than that of keys.
 local function expiry(s, n)
   local millis = s * 1000 + math.ceil(n / 1e6)
@@ -17,7 +17,7 @@ local function expiry(s, n)
   return 'PX', math.max(3600000, millis - now_s * 1000)
 end
 
--- Writes what a bucket has become, or nothing where it has nothing more to say.
+-- Stores the bucket, or deletes it once it has expired.
 local function keep(bucket, value, until_s, until_n)
   if less(now_s, now_n, until_s, until_n) or (bucket.found and not own_time) then
     redis.call('SET', bucket.key, value, expiry(until_s, until_n))

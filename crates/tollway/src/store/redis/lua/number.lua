@@ -1,5 +1,5 @@
--- Nanoseconds since 1970, like any counter of 64 bits, are more than a double holds. Here such a number is a pair: the
--- billions, and the nine digits below them. Of a time that is the seconds and the nanoseconds.
+-- Nanoseconds since 1970, like any counter of 64 bits, do not fit in a double. Here such a number is a pair: the
+-- billions, and the nine digits below them. Of a moment these are the seconds and the nanoseconds.
 
 local function less(ah, al, bh, bl)
   return ah < bh or (ah == bh and al < bl)
@@ -12,7 +12,7 @@ local function plus(ah, al, bh, bl)
   return h, l
 end
 
--- Zero where the second is the greater.
+-- Zero if the second number is the greater.
 local function minus(ah, al, bh, bl)
   local h, l = ah - bh, al - bl
   if l < 0 then h, l = h - 1, l + 1e9 end
@@ -25,7 +25,7 @@ local function least(ah, al, bh, bl)
   return ah, al
 end
 
--- Exact up to 2^53, and rounded as converting an integer would be for 146 years of nanoseconds.
+-- Exact up to 2^53. Above, for spans of up to 146 years, it is rounded as a conversion from an integer is.
 local function double(h, l)
   return h * 1e9 + l
 end

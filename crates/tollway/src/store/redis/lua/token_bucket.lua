@@ -1,15 +1,15 @@
--- A token bucket is the moment when it is full again, and how long one unit took to come when that was written:
+-- A token bucket is the moment when it is full again, and the time of one unit when that was written:
 -- `1700000000000000000 100000000`.
--- Arguments: how long the cost takes to come, how long a full bucket does, and how long one unit does. The unit is empty
--- if the numbers came with the request: such a bucket is read as it is, even if it owes more than they hold.
+-- Arguments: the time of the cost, that of a full bucket, and that of one unit. The unit is empty if the numbers came
+-- with the request: such a bucket is read as it is, even if it owes more than they hold.
 
 local token_bucket = {}
 
--- What is owed under another unit: as many units are used as before, and a part of one counts whole.
+-- Converts a debt from another unit: as many units stay used as before, and a part of one counts whole.
 local function convert(owed_s, owed_n, from, to, fill_s, fill_n)
   local from_s, from_n = split(from)
   local to_s, to_n = split(to)
-  -- The loop below would not end. We write neither: all of it counts as used.
+  -- The loop below would not end. Neither is a unit that we write: all units count as used.
   if (from_s == 0 and from_n == 0) or not less(owed_s, owed_n, 18446744073, 709551615) then
     return fill_s, fill_n, ''
   end
@@ -46,7 +46,7 @@ function token_bucket.look(bucket, at)
     bucket.converted = owes and unit ~= '' and bucket.unit ~= '' and unit ~= bucket.unit
     if bucket.converted then
       if overdrawn == '!' then
-        -- Nobody knows how much was used: all of it, or servers with different numbers would forget it in turns.
+        -- The true use is unknown, so the bucket counts as empty: servers that disagree would forget it in turns.
         owed_s, owed_n, bucket.overdrawn = bucket.fill_s, bucket.fill_n, ''
       else
         owed_s, owed_n, bucket.overdrawn = convert(owed_s, owed_n, unit, bucket.unit, bucket.fill_s, bucket.fill_n)
@@ -66,7 +66,7 @@ local function full_after(bucket, h, l)
   write_token_bucket(bucket, full_s, full_n, bucket.unit, bucket.overdrawn)
 end
 
--- A moment too far ahead would else be too far ahead at every retry, and one of another unit would go on in that unit.
+-- Otherwise a moment too far ahead would be so at every retry, and one of another unit would stay in that unit.
 function token_bucket.mend(bucket)
   if bucket.unit == '' then return end
   if bucket.converted or less(bucket.fill_s, bucket.fill_n, minus(bucket.full_s, bucket.full_n, now_s, now_n)) then

@@ -1,12 +1,12 @@
--- Takes back what one part of a bill has charged and entered when another part, in another slot, was refused: as though
--- it had never been, or, where others came in between and that cannot be known, as though a little of it had.
+-- Takes back the charges and entries of one part of a bill after another part, in another slot, was denied. If others
+-- have changed a bucket meanwhile and the difference cannot be known, it may be left slightly lower.
 -- Arguments: now, and for each charge its algorithm and six values; for each log an `e` and the moment that was entered.
 
 local undo = {}
 
--- What was taken, from when on the bucket would have been full had it not been, and how long one unit takes to come.
--- What others took after that moment counts as taken now, so that nobody gets more for the bucket having stood below
--- full. A bucket that somebody has written in another unit since then is left alone.
+-- The time that was taken, the moment when the bucket would have been full without it, and the time of one unit.
+-- The time that others took after that moment counts as taken now: nobody gets more because the bucket was below
+-- full. A bucket that was written in another unit since then is left alone.
 function undo.b(bucket, at)
   local value, unit, overdrawn = read_token_bucket(bucket)
   if unit ~= ARGV[at + 4] then return end
@@ -17,12 +17,12 @@ function undo.b(bucket, at)
   write_token_bucket(bucket, full_s, full_n, unit, overdrawn)
 end
 
--- How many entries, and of which moment: these, and no newer ones.
+-- The number of entries and their moment: these are removed, and no newer ones.
 function undo.l(bucket, at)
   redis.pcall('LREM', bucket.key, -ARGV[at + 1], digits(ARGV[at + 2] + 0, ARGV[at + 3] + 0))
 end
 
--- What was used, and the end of the window it was used in. A later window has not seen it.
+-- The units that were used, and the end of their window. A later window does not count them.
 function undo.q(bucket, at)
   read_quota(bucket)
   if less(ARGV[at + 2] + 0, ARGV[at + 3] + 0, bucket.end_s, bucket.end_n) or not bucket.found then return end
@@ -31,7 +31,7 @@ function undo.q(bucket, at)
   write_quota(bucket, used_h, used_l, bucket.end_s, bucket.end_n)
 end
 
--- What was used, and the end of the window it was used in.
+-- The units that were used, and the end of their window.
 function undo.f(bucket, at)
   read_fixed_window(bucket)
   if bucket.until_s ~= ARGV[at + 2] + 0 or bucket.until_n ~= ARGV[at + 3] + 0 then return end
@@ -39,7 +39,7 @@ function undo.f(bucket, at)
   write_fixed_window(bucket, used_h, used_l, bucket.until_s, bucket.until_n)
 end
 
--- What was used, the end of the window it was used in, and the period. By now that window may be the previous one.
+-- The units that were used, the end of their window, and the period. That window may be the previous one by now.
 function undo.s(bucket, at)
   read_sliding_window(bucket)
   local units, end_s, end_n = ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -54,14 +54,14 @@ function undo.s(bucket, at)
   write_sliding_window(bucket, bucket.until_s, bucket.until_n, bucket.kept, bucket.current, bucket.previous)
 end
 
--- What it added to the rate, the period in seconds, when, to what rate, and what there was before. What was added has
--- faded since, like everything else.
+-- The amount added to the rate, the period in seconds, the moment, the rate after it, and the rate before it. The
+-- amount has decayed since then, as the rate has.
 function undo.r(bucket, at)
   read_rate(bucket)
   if not bucket.found then return end
   local at_s, at_n, before = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 5]
   if bucket.last_s == at_s and bucket.last_n == at_n and bucket.rate == ARGV[at + 4] + 0 then
-    -- Nobody came after it. The next request must not be measured by an interval that began with this one.
+    -- No request came after it. The next one must not be measured by an interval that began with this one.
     if before == '' then return redis.call('DEL', bucket.key) end
     return redis.call('SET', bucket.key, before, 'KEEPTTL')
   end
@@ -70,11 +70,11 @@ function undo.r(bucket, at)
   write_rate(bucket, rate, bucket.last_s, bucket.last_n, bucket.silent_s, bucket.silent_n)
 end
 
--- The moment that was entered in the log of a rule, unless it is settled by now: then others may have made way for it.
+-- The moment of the entry in the log of a rule. An entry that is too old stays: others may have been dropped for it.
 function undo.e(log, at)
   if is_settled(ARGV[at]) then return end
   redis.pcall('LREM', log.key, -1, ARGV[at])
-  -- Nothing but the header is left.
+  -- Only the header is left.
   if redis.pcall('LLEN', log.key) == 1 then redis.call('DEL', log.key) end
 end
 

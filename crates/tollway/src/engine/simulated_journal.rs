@@ -1,0 +1,89 @@
+//! An engine whose journal is on a simulated disk, and is driven by the simulator.
+
+use std::io;
+use std::sync::Arc;
+
+use tollway_core::{Nanos, Policy};
+
+use super::journaled::load;
+use super::{Engine, Parts};
+use crate::clock::Clock;
+use crate::journal::{
+    JournalDriver, JournalError, JournalStart, JournalStats, JournalSync, Machine, SimulatedDisk, Stamp,
+};
+use crate::store::memory::{Memory, MemoryBounds};
+
+/// The length that the logs of a simulation may have beyond that of the last snapshot.
+const LOGS_BEYOND_SNAPSHOT: u64 = 4_096;
+
+/// A journal that does something only when it is told to. It ends like a process that is killed, unless it is closed.
+#[derive(Debug)]
+pub struct SimulatedJournal {
+    driver: JournalDriver,
+    parts: Arc<Parts>,
+    clock: Clock,
+}
+
+impl Engine {
+    /// Creates an engine over memory that is kept in a journal on a simulated disk. `clock` is the wall clock, and is
+    /// set to the time at which the process goes on. A disk without a journal gets one with this hash key.
+    pub fn with_simulated_journal(
+        policy: Policy,
+        bounds: impl Into<MemoryBounds>,
+        hash_key: [u64; 2],
+        disk: &SimulatedDisk,
+        sync_every: Nanos,
+        clock: Clock,
+        machine: Machine,
+    ) -> Result<(Self, SimulatedJournal), JournalError> {
+        let start = JournalStart::on(disk.clone(), JournalSync::Every(sync_every))?;
+        let bounds = bounds.into();
+        let memory = match start.identity() {
+            None => Memory::with_known_hashes(bounds, hash_key),
+            found => Memory::journaled(bounds, found),
+        };
+        let (journal, parts, clock) = load(policy, memory, start, clock, machine, |loaded| loaded)?;
+        let driver = JournalDriver::new(journal, LOGS_BEYOND_SNAPSHOT);
+        let journal = SimulatedJournal { driver, parts: Arc::clone(&parts), clock: clock.clone() };
+        Ok((Self { parts, redis: None, clock, journal: None, is_awaited: false }, journal))
+    }
+}
+
+impl SimulatedJournal {
+    /// Takes a round, this time after the start of the machine. Returns whether a sync and a snapshot were begun.
+    pub fn round(&mut self, boot: u64) -> (bool, bool) {
+        let stamp = self.stamp(boot);
+        self.driver.round(&*self.parts, stamp)
+    }
+
+    /// Ends the sync that is under way.
+    pub fn end_sync(&mut self, boot: u64) {
+        self.driver.end_sync(self.stamp(boot));
+    }
+
+    /// Takes one step of the snapshot that is under way. Returns true if there is another.
+    pub fn step_snapshot(&mut self, boot: u64) -> bool {
+        let stamp = self.stamp(boot);
+        self.driver.step_snapshot(&*self.parts, stamp)
+    }
+
+    /// Ends the process in an orderly way.
+    pub fn close(self, boot: u64) -> io::Result<()> {
+        let stamp = self.stamp(boot);
+        self.driver.close(&*self.parts, stamp)
+    }
+
+    /// Forgets what has changed since the last round.
+    pub fn lose_round(&self) {
+        JournalDriver::lose_round(&*self.parts);
+    }
+
+    /// Returns figures about the journal.
+    pub fn stats(&self) -> JournalStats {
+        self.driver.stats()
+    }
+
+    fn stamp(&self, boot: u64) -> Stamp {
+        Stamp { clock: self.clock.now(), boot }
+    }
+}
