@@ -34,7 +34,7 @@ pub(crate) use self::feed::{LiveFeed, LiveWatcher};
 use self::generations::{Generations, SECONDS, oldest_shown};
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::sketch::Subject;
-use self::sketch::{EscapedId, IdHash, ShortId, SketchKey};
+use self::sketch::{Added, EscapedId, ShortId, SketchKey};
 pub(crate) use self::subjects::{KEYS, Subjects, kind_of_limit};
 use self::top::{Entry, Merged, merge};
 
@@ -95,7 +95,7 @@ pub(crate) struct Recorder<'w> {
 const PENDING: usize = 16;
 
 /// The amounts that are to be added to the counts of ids.
-type PendingCounts<'w> = ArrayVec<(IdHash, Subject, &'w [u8], u64), PENDING>;
+type PendingCounts<'w> = ArrayVec<Added<'w>, PENDING>;
 
 impl Watch {
     pub(crate) fn new(settings: WatchSettings, workers: usize) -> Self {
@@ -256,7 +256,7 @@ impl<'w> Recorder<'w> {
     ) {
         let hash = self.watch.key.hash(subject, id);
         self.worker.denied.prefetch(hash);
-        self.denied.push((hash, subject, id, 1));
+        self.denied.push(Added { hash, subject, id, amount: 1 });
         if self.denied.is_full() {
             self.count_denied();
         }
@@ -268,7 +268,7 @@ impl<'w> Recorder<'w> {
     pub(crate) fn spent(&mut self, subject: Subject, id: &'w [u8], cost: u64) {
         let hash = self.watch.key.hash(subject, id);
         self.worker.spent.prefetch(hash);
-        self.spent.push((hash, subject, id, cost));
+        self.spent.push(Added { hash, subject, id, amount: cost });
         if self.spent.is_full() {
             self.count_spent();
         }
@@ -276,12 +276,14 @@ impl<'w> Recorder<'w> {
 
     #[inline(never)]
     fn count_denied(&mut self) {
-        self.worker.denied.add_all(self.generation, self.denied.drain(..));
+        self.worker.denied.add_all(self.generation, &self.denied);
+        self.denied.clear();
     }
 
     #[inline(never)]
     fn count_spent(&mut self) {
-        self.worker.spent.add_all(self.generation, self.spent.drain(..));
+        self.worker.spent.add_all(self.generation, &self.spent);
+        self.spent.clear();
     }
 }
 

@@ -9,7 +9,7 @@
 //! The window that is shown starts where the oldest generation starts, so its bounds are sums of bounds, and they hold.
 //! Halving all counts from time to time would need less memory, but then no number says which time it is about.
 
-use super::sketch::{Cells, IdHash, ShortId, Sketch, SketchCounts, Subject};
+use super::sketch::{Added, Cells, IdHash, ShortId, Sketch, SketchCounts};
 
 /// The number of generations that are kept, the current one included.
 pub(crate) const KEPT: usize = 3;
@@ -40,13 +40,9 @@ impl Generations {
     /// The bytes of the sketches and the cells.
     pub(crate) const SIZE: usize = KEPT * Sketch::SIZE + Cells::SIZE;
 
-    /// Adds these amounts to ids, in this generation.
+    /// Adds amounts to the counts of ids, in this generation.
     #[inline]
-    pub(crate) fn add_all<'i>(
-        &mut self,
-        generation: u64,
-        amounts: impl Iterator<Item = (IdHash, Subject, &'i [u8], u64)>,
-    ) {
+    pub(crate) fn add_all(&mut self, generation: u64, added: &[Added<'_>]) {
         let Self { kept, newest } = self;
         let place = place(generation);
         let newest = newest.get_or_insert_with(|| NewestCells { generation, cells: Cells::new() });
@@ -56,13 +52,9 @@ impl Generations {
             newest.generation = generation;
         }
         if newest.generation == generation {
-            amounts.for_each(|(hash, subject, id, amount)| {
-                sketch.add(&mut newest.cells, hash, subject, id, amount);
-            });
+            sketch.add_all(&mut newest.cells, added);
         } else {
-            amounts.for_each(|(hash, subject, id, amount)| {
-                sketch.add_without_cells(hash, subject, id, amount);
-            });
+            sketch.add_all_without_cells(added);
         }
     }
 
@@ -113,7 +105,7 @@ const fn place(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sketch::{Bounded, SketchKey};
+    use super::super::sketch::{Bounded, SketchKey, Subject};
     use super::*;
 
     #[test]
@@ -122,7 +114,7 @@ mod tests {
         let hash = key.hash(Subject(0), b"a");
         let id = &b"a"[..];
         let mut add = |generation, amount| {
-            generations.add_all(generation, [(hash, Subject(0), id, amount)].into_iter());
+            generations.add_all(generation, &[Added { hash, subject: Subject(0), id, amount }]);
         };
         add(0, 1);
         add(1, 10);
@@ -139,7 +131,7 @@ mod tests {
         assert_eq!(shown(&generations, 4), (100, 100));
         assert_eq!(shown(&generations, 5), (0, 0));
         assert!(generations.id(4, hash).is_some() && generations.id(5, hash).is_none());
-        generations.add_all(5, [(hash, Subject(0), id, 1_000)].into_iter());
+        generations.add_all(5, &[Added { hash, subject: Subject(0), id, amount: 1_000 }]);
         assert_eq!(shown(&generations, 5), (1_000, 1_000));
     }
 
@@ -149,9 +141,11 @@ mod tests {
         let (key, mut generations) = (SketchKey::random(), Generations::default());
         let ids: Vec<String> = (0..5_000).map(|id| format!("id-{id}")).collect();
         for generation in [5, 4, 5] {
-            let amounts =
-                ids.iter().map(|id| (key.hash(Subject(0), id.as_bytes()), Subject(0), id.as_bytes(), 1));
-            generations.add_all(generation, amounts);
+            let added = ids.iter().map(String::as_bytes).map(|id| {
+                let (hash, subject) = (key.hash(Subject(0), id), Subject(0));
+                Added { hash, subject, id, amount: 1 }
+            });
+            generations.add_all(generation, &added.collect::<Vec<_>>());
         }
         let counts: Vec<_> = generations.counts(5).collect();
         assert_eq!(counts.iter().map(SketchCounts::total).sum::<u64>(), 15_000);

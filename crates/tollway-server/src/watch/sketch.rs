@@ -141,10 +141,20 @@ impl fmt::Display for EscapedId<'_> {
     }
 }
 
+/// An amount that is added to the count of an id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Added<'i> {
+    /// The hash of the subject and the id.
+    pub(crate) hash: IdHash,
+    pub(crate) subject: Subject,
+    pub(crate) id: &'i [u8],
+    pub(crate) amount: u64,
+}
+
 /// Counts amounts by id, for the ids with the largest counts.
 #[derive(Debug)]
 pub(crate) struct Sketch {
-    sets: Box<[Set]>,
+    sets: Box<[Set; SETS]>,
     bounds: SetBounds,
     ids: Box<[ShortId]>,
 }
@@ -201,7 +211,7 @@ pub(crate) struct PlacedId {
 /// The counts of a sketch at one moment, without the ids: little enough to copy while a lock is held.
 #[derive(Clone, Debug)]
 pub(crate) struct SketchCounts {
-    sets: Box<[Set]>,
+    sets: Box<[Set; SETS]>,
     bounds: SetBounds,
 }
 
@@ -230,13 +240,13 @@ impl Set {
     }
 
     /// Gives a place to an id, and returns the id that had it.
-    fn replace(&mut self, way: usize, hash: IdHash, subject: Subject, error: u64, amount: u64) -> IdHash {
+    fn replace(&mut self, way: usize, added: &Added<'_>, error: u64) -> IdHash {
         let lost = self.hashes[way];
-        self.tags[way] = hash.tag();
-        self.hashes[way] = hash;
-        self.subjects[way] = subject;
+        self.tags[way] = added.hash.tag();
+        self.hashes[way] = added.hash;
+        self.subjects[way] = added.subject;
         self.errors[way] = error;
-        self.counts[way] = error.saturating_add(amount);
+        self.counts[way] = error.saturating_add(added.amount);
         lost
     }
 
@@ -281,8 +291,8 @@ impl Sketch {
         SETS * size_of::<Set>() + PLACES * size_of::<ShortId>() + size_of::<SetBounds>();
 
     pub(crate) fn new() -> Self {
-        let (sets, ids) = (vec![Set::EMPTY; SETS], vec![ShortId::EMPTY; PLACES]);
-        Self { sets: sets.into_boxed_slice(), bounds: SetBounds::EMPTY, ids: ids.into_boxed_slice() }
+        let (sets, ids) = (Box::new([Set::EMPTY; SETS]), vec![ShortId::EMPTY; PLACES]);
+        Self { sets, bounds: SetBounds::EMPTY, ids: ids.into_boxed_slice() }
     }
 
     /// Forgets everything. The ids stay in memory until their places are taken again, and nothing shows them.
@@ -291,24 +301,42 @@ impl Sketch {
         self.bounds = SetBounds::EMPTY;
     }
 
-    /// Adds an amount to an id of a subject, which have this hash.
+    /// Adds amounts to the counts of ids.
     #[inline]
-    pub(crate) fn add(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
-        if amount == 0 {
-            return;
+    pub(crate) fn add_all(&mut self, cells: &mut Cells, added: &[Added<'_>]) {
+        self.add_to_total(added);
+        for added in added.iter().filter(|added| added.amount > 0) {
+            let (set, cell) = (added.hash.set(), cells.of(added.hash));
+            if cell.has_no_place() && cell.add_below(self.bounds.threshold(set), added.amount) {
+                self.bounds.set_inexact(set);
+            } else {
+                self.add_to_place(cells, added);
+            }
         }
-        self.bounds.total = self.bounds.total.saturating_add(amount);
-        let (set, cell) = (hash.set(), cells.of(hash));
-        if cell.has_no_place() && cell.add_below(self.bounds.threshold(set), amount) {
-            self.bounds.set_inexact(set);
-        } else {
-            self.add_to_place(cells, hash, subject, id, amount);
+    }
+
+    /// Adds amounts to the counts of ids without cells: every id takes a place.
+    pub(crate) fn add_all_without_cells(&mut self, added: &[Added<'_>]) {
+        self.add_to_total(added);
+        for added in added.iter().filter(|added| added.amount > 0) {
+            match self.find(added.hash) {
+                Some(place) => self.add_at(place, added.amount),
+                None => _ = self.replace(added, self.bounds.threshold(added.hash.set())),
+            }
         }
+    }
+
+    /// Adds amounts to the sum of all, before they are added to ids: a threshold that rises a little early is as true.
+    #[inline]
+    fn add_to_total(&mut self, added: &[Added<'_>]) {
+        let amounts = added.iter().map(|added| added.amount);
+        self.bounds.total = amounts.fold(self.bounds.total, u64::saturating_add);
     }
 
     /// Adds an amount to an id that has a place, or takes one.
     #[inline(never)]
-    fn add_to_place(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
+    fn add_to_place(&mut self, cells: &mut Cells, added: &Added<'_>) {
+        let Added { hash, amount, .. } = *added;
         let (set, cell) = (hash.set(), cells.of(hash));
         if let Some(hint) = cell.hint() {
             let found = if self.hash_at(hint) == hash { Some(hint) } else { self.find(hash) };
@@ -320,51 +348,34 @@ impl Sketch {
                 return self.bounds.set_inexact(set);
             }
         }
-        self.take_place(cells, hash, subject, id, amount);
-    }
-
-    /// Adds an amount to an id without cells: every id takes a place.
-    pub(crate) fn add_without_cells(&mut self, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
-        if amount == 0 {
-            return;
-        }
-        self.bounds.total = self.bounds.total.saturating_add(amount);
-        match self.find(hash) {
-            Some(place) => self.add_at(place, amount),
-            None => _ = self.replace(hash, subject, id, self.bounds.threshold(hash.set()), amount),
-        }
+        self.take_place(cells, added);
     }
 
     /// Gives a place to an id that its cell has no more room for.
-    fn take_place(&mut self, cells: &mut Cells, hash: IdHash, subject: Subject, id: &[u8], amount: u64) {
-        let smallest = self.bounds.smallest[hash.set()];
-        let error = cells.of(hash).max().min(self.bounds.threshold(hash.set()));
-        let (place, lost) = self.replace(hash, subject, id, error, amount);
+    fn take_place(&mut self, cells: &mut Cells, added: &Added<'_>) {
+        let set = added.hash.set();
+        let smallest = self.bounds.smallest[set];
+        let error = cells.of(added.hash).max().min(self.bounds.threshold(set));
+        let (place, lost) = self.replace(added, error);
         if lost != IdHash::EMPTY {
             cells.of(lost).lose_place(smallest);
         }
-        cells.of(hash).gain_place(place);
+        cells.of(added.hash).gain_place(place);
     }
 
     /// Gives the place with the smallest count of its set to an id, and returns it with the id that had it.
-    fn replace(
-        &mut self,
-        hash: IdHash,
-        subject: Subject,
-        id: &[u8],
-        error: u64,
-        amount: u64,
-    ) -> (usize, IdHash) {
-        let (index, set) = (hash.set(), &mut self.sets[hash.set()]);
+    fn replace(&mut self, added: &Added<'_>, error: u64) -> (usize, IdHash) {
+        let index = added.hash.set();
+        let set = &mut self.sets[index];
         let smallest = self.bounds.smallest[index];
         let way = set.counts.iter().position(|count| *count == smallest).unwrap_or(0);
-        let lost = set.replace(way, hash, subject, error, amount);
+        let lost = set.replace(way, added, error);
         self.bounds.smallest[index] = set.smallest();
         if lost != IdHash::EMPTY {
             self.bounds.set_inexact(index);
         }
         let place = index * WAYS + way;
-        self.ids[place].set(id);
+        self.ids[place].set(added.id);
         (place, lost)
     }
 

@@ -9,10 +9,10 @@ const CELLS: usize = 1 << 13;
 
 /// The cells of one sketch.
 #[derive(Debug)]
-pub(crate) struct Cells(Box<[Cell]>);
+pub(crate) struct Cells(Box<[Cell; CELLS]>);
 
 /// One cell, which all ids share whose hashes choose it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     /// The most that an id of this cell can have used while it had no place.
     sum: u32,
@@ -28,11 +28,11 @@ impl Cells {
     pub(crate) const SIZE: usize = CELLS * size_of::<Cell>();
 
     pub(crate) fn new() -> Self {
-        Self(vec![Cell::default(); CELLS].into_boxed_slice())
+        Self(Box::new([Cell::EMPTY; CELLS]))
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.fill(Cell::default());
+        self.0.fill(Cell::EMPTY);
     }
 
     /// Starts to fetch the cell of an id.
@@ -55,6 +55,8 @@ const fn index(hash: IdHash) -> usize {
 }
 
 impl Cell {
+    const EMPTY: Self = Self { sum: 0, placed: 0, hint: 0 };
+
     /// Marks a sum that does not fit into 32 bits.
     const UNKNOWN: u32 = u32::MAX;
 
@@ -77,16 +79,16 @@ impl Cell {
         self.hint = place as u16;
     }
 
-    /// Adds the amount of an id without a place, if the sum is known and below the threshold of its set. Returns
-    /// whether it did: if not, the id must take a place, with at least the threshold as its count.
+    /// Adds the amount of an id without a place, if the sum stays below the threshold of its set. Returns whether it
+    /// did: if not, or if the sum does not fit, the id must take a place, with at least the threshold as its count.
     #[inline]
     pub(super) fn add_below(&mut self, threshold: u64, amount: u64) -> bool {
         let sum = u64::from(self.sum).saturating_add(amount);
-        if sum >= threshold || self.sum == Self::UNKNOWN {
-            return false;
+        let is_below = sum < threshold.min(Self::UNKNOWN.into());
+        if is_below || sum < threshold {
+            self.sum = u32::try_from(sum).unwrap_or(Self::UNKNOWN);
         }
-        self.sum = u32::try_from(sum).unwrap_or(Self::UNKNOWN);
-        true
+        is_below
     }
 
     /// Returns the most that an id without a place can have used.

@@ -31,10 +31,10 @@ impl Checked {
     }
 
     fn add(&mut self, id: &[u8], amount: u64) {
-        let hash = self.key.hash(SUBJECT, id);
+        let added = [Added { hash: self.key.hash(SUBJECT, id), subject: SUBJECT, id, amount }];
         match &mut self.cells {
-            Some(cells) => self.sketch.add(cells, hash, SUBJECT, id, amount),
-            None => self.sketch.add_without_cells(hash, SUBJECT, id, amount),
+            Some(cells) => self.sketch.add_all(cells, &added),
+            None => self.sketch.add_all_without_cells(&added),
         }
         *self.exact.entry(id.to_vec()).or_default() += amount;
     }
@@ -359,8 +359,8 @@ fn amounts_that_do_not_fit_stay_at_the_largest_number() {
     let mut checked = Checked::new();
     checked.cells = None;
     let hash = checked.key.hash(SUBJECT, b"a");
-    checked.sketch.add_without_cells(hash, SUBJECT, b"a", u64::MAX);
-    checked.sketch.add_without_cells(hash, SUBJECT, b"a", u64::MAX);
+    let added = Added { hash, subject: SUBJECT, id: b"a", amount: u64::MAX };
+    checked.sketch.add_all_without_cells(&[added; 2]);
     assert_eq!(checked.sketch.counts().total(), u64::MAX);
     assert_eq!(checked.sketch.counts().bounds(checked.key.hash(SUBJECT, b"a")).max, u64::MAX);
 }
