@@ -83,13 +83,21 @@ impl Auditor {
         });
     }
 
-    /// Records that a client has exported a page of the buckets, or imported some.
-    pub(crate) fn moved(&self, caller: &Caller<'_>, what: &'static str, page: Option<u64>) {
+    /// Records that a client has exported a page of the buckets, or imported some. The outcome is that of a page of
+    /// which only a part may have been imported.
+    pub(crate) fn exported_or_imported(
+        &self,
+        caller: &Caller<'_>,
+        what: &'static str,
+        page: Option<u64>,
+        outcome: Option<&'static str>,
+    ) {
         if self.log.is_on() {
             self.log.record(AuditLine {
                 gate: Some(caller.gate),
                 from: caller.from,
                 page,
+                outcome,
                 ..AuditLine::new(now(), caller.who(), what)
             });
         }
@@ -290,7 +298,7 @@ struct AuditFile {
     file: File,
     buffer: Vec<u8>,
     /// True if the last write failed, and may have left a part of a line.
-    ends_in_line: bool,
+    may_end_in_part_of_line: bool,
     throttle: LogThrottle,
 }
 
@@ -300,20 +308,21 @@ impl AuditFile {
             io::Error::new(source.kind(), AuditFileError { path: path.to_owned(), source })
         })?;
         let throttle = LogThrottle::new(LOG_PAUSE, Instant::now());
-        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), ends_in_line: false, throttle })
+        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), may_end_in_part_of_line: false, throttle })
     }
 
     /// Appends lines, and returns how many were lost.
     fn write(&mut self, lines: &[AuditLine], reopen: bool) -> usize {
         let reopened = if reopen { open(&self.path).map(|file| self.file = file) } else { Ok(()) };
         self.buffer.clear();
-        if self.ends_in_line && !reopen {
+        let is_new = reopen && self.file.metadata().is_ok_and(|file| file.len() == 0);
+        if self.may_end_in_part_of_line && !is_new {
             self.buffer.push(b'\n');
         }
         lines.iter().for_each(|line| line.put_json(&mut self.buffer));
         // If it cannot be opened again, lines go on to where the old file is now.
         let written = self.file.write_all(&self.buffer);
-        self.ends_in_line = written.is_err();
+        self.may_end_in_part_of_line = written.is_err();
         let lost = if written.is_err() { lines.len() } else { 0 };
         if let Err(error) = reopened.and(written)
             && let Some(held_back) = self.throttle.allow(Instant::now())
@@ -370,6 +379,22 @@ mod tests {
         assert_eq!(log.lost(), 0);
     }
 
+    #[test]
+    fn a_part_of_a_line_is_ended_also_if_the_same_file_is_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        fs::write(&path, "a part").unwrap();
+        let mut file = AuditFile::open(&path).unwrap();
+        file.may_end_in_part_of_line = true;
+        file.write(&[line("a")], true);
+        assert_eq!(fs::read_to_string(&path).unwrap(), ["a part\n", &json("a")].concat());
+
+        fs::remove_file(&path).unwrap();
+        file.may_end_in_part_of_line = true;
+        file.write(&[line("b")], true);
+        assert_eq!(fs::read_to_string(&path).unwrap(), json("b"), "a new file has no part of a line");
+    }
+
     /// The clock of the engine stands still in 1970, as that of a machine does that sleeps.
     #[test]
     fn a_line_has_the_time_of_the_wall_clock() {
@@ -382,7 +407,7 @@ mod tests {
         let auditor = Auditor::new(Arc::new(log), engine, watch);
         let caller = Caller::anyone("admin");
         auditor.bucket(&caller, "reset", ("login", b"alice"), None, None);
-        auditor.moved(&caller, "export", Some(7));
+        auditor.exported_or_imported(&caller, "export", Some(7), None);
         auditor.reloaded("signal", Path::new("policy.yaml"), true, &auditor.limiter.policy());
         drop(writer);
         let text = fs::read_to_string(&path).unwrap();

@@ -39,6 +39,8 @@ pub struct Bounds {
     pub rls_streams: u32,
     /// The number of decisions that one gRPC connection may wait for, with those of calls that it has reset.
     pub rls_decisions: usize,
+    /// The number of calls for health and reflection that one gRPC connection may have whose answers have not ended.
+    pub rls_other_calls: usize,
     /// The bytes that the headers of a call over gRPC may have. Few bytes can stand for many on the wire, and all calls
     /// of a connection together can have this many each.
     pub rls_head: usize,
@@ -96,6 +98,7 @@ impl Default for Bounds {
             tls_handshake_time: Duration::from_secs(5),
             rls_streams: 1_024,
             rls_decisions: 4_096,
+            rls_other_calls: 16,
             rls_head: 4 << 10,
             rls_message: 32 << 10,
             rls_window: 1 << 20,

@@ -187,7 +187,7 @@ impl Service {
     /// Returns a page of all buckets, and records who took it. Each page is recorded: a client can begin with any.
     pub(crate) fn export(&self, caller: &Caller<'_>, from: u64) -> Result<Vec<u8>, PageError> {
         let page = self.limiter.export_page(from)?;
-        self.auditor.moved(caller, "export", Some(from));
+        self.auditor.exported_or_imported(caller, "export", Some(from), None);
         Ok(page)
     }
 
@@ -207,13 +207,16 @@ impl Service {
             batches.push(batch);
         }
         let mut report = ImportReport::default();
-        for batch in &batches {
+        let imported = batches.iter().try_for_each(|batch| {
             report += self.limiter.import(reader.header(), batch, settings)?;
-        }
+            Ok(())
+        });
         if !settings.dry_run {
-            self.auditor.moved(caller, "import", None);
+            // Also if a batch is refused: those before it are taken.
+            let outcome = imported.is_err().then_some(UNKNOWN);
+            self.auditor.exported_or_imported(caller, "import", None, outcome);
         }
-        Ok(report)
+        imported.map(|()| report)
     }
 
     /// Counts a client that may not do what it asked for.

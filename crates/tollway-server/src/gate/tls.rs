@@ -5,8 +5,8 @@
 //! handshake is done, the connection belongs to its worker alone, and takes the same loop as one in plain text
 //! ([`TlsStream`]).
 //!
-//! Handshakes are bounded in number and in time. When there are too many, the one that has waited for its client for
-//! longest is closed, so clients that never finish theirs do not keep others out. One address can have a part of them
+//! Handshakes are bounded in number and in time. When there are too many, the oldest that waits for its client is
+//! closed, so clients that never finish theirs do not keep others out. One address can have a part of them
 //! only: otherwise it could begin so many that those of others never end.
 
 mod files;

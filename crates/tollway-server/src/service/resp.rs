@@ -114,9 +114,6 @@ impl RespService {
         scratch: &mut RespScratch,
     ) -> RespAnswered {
         let policy = self.service.policy();
-        if let Some(tokens) = self.auth.tokens() {
-            tokens.renew(&mut connection.token);
-        }
         let mut taken = 0;
         loop {
             let end = match connection.executing.take() {
@@ -173,6 +170,10 @@ impl RespService {
     ) -> (usize, End) {
         let (mut taken, mut words, mut collected) = (0, None, Collected::default());
         loop {
+            // Before each batch: a pipeline may be long, and a token that is removed meanwhile must not go on.
+            if let Some(tokens) = self.auth.tokens() {
+                tokens.renew(&mut connection.token);
+            }
             let RespScratch { prepared, template, .. } = scratch;
             let mut collector = Collector::new(self, policy, connection, prepared, template, &mut collected);
             let stop = collector.collect(inbox, &mut taken, &mut words);

@@ -42,6 +42,11 @@ impl KnownToken {
     pub(crate) fn grant(&self) -> &Arc<Grant> {
         &self.grant
     }
+
+    /// Returns the number of the list that it was found in.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
 }
 
 impl TokenFile {
@@ -82,6 +87,11 @@ impl TokenFile {
         if let Some(token) = known.take_if(|known| known.generation != list.generation) {
             *known = look_up(&list, &token.token);
         }
+    }
+
+    /// Returns the number of the list that is in force.
+    pub(crate) fn generation(&self) -> u64 {
+        self.list.load().generation
     }
 
     /// Returns the number of tokens.
@@ -128,8 +138,10 @@ impl Reloadable for TokenReload {
         let path = file.path.display();
         match read(watch, &file.path, generation) {
             Ok(list) => {
-                info!(%path, tokens = list.len(), "tokens reloaded");
+                let tokens = list.len();
                 file.list.store(Arc::new(list));
+                // Whoever waits for this line must not be answered under the old list.
+                info!(%path, tokens, "tokens reloaded");
                 true
             }
             Err(error) => {

@@ -8,6 +8,7 @@ use prost::Message;
 use tollway_testbed::{RedisCluster, TEST_TIMEOUT, eventually};
 use tonic::Code;
 
+use crate::support::http2::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, RawConnection};
 use crate::support::rls::{Descriptor, Limit, Pair, RateLimitRequest, RlsClient, request};
 use crate::support::{Harness, start_with};
 
@@ -197,9 +198,16 @@ fn a_call_that_is_not_one_message_has_a_clear_status() {
 fn messages_that_are_too_long_take_no_memory_and_disturb_nobody() {
     let gate = start_with(POLICY, |_| {});
     let client = client(&gate);
-    let mut connections: Vec<_> = (0..20).map(|_| RawConnection::new(&gate)).collect();
-    for connection in &mut connections {
-        connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+    let methods = [
+        tollway_wire::rls::SHOULD_RATE_LIMIT,
+        "/grpc.health.v1.Health/Check",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    ];
+    let mut connections: Vec<_> =
+        (0..20).map(|_| RawConnection::new(gate.server.rls_addr().unwrap())).collect();
+    for (connection, method) in connections.iter_mut().zip(methods.iter().cycle()) {
+        connection.begin(1, method, &[]);
         // Ten megabytes are announced, and as much is sent as the window of a stream has room for.
         connection.write(DATA, 0, 1, &[0, 0, 0xa0, 0, 0]);
         connection.write(DATA, 0, 1, &[0; 16_000]);
@@ -212,7 +220,7 @@ fn messages_that_are_too_long_take_no_memory_and_disturb_nobody() {
         assert!(kinds.contains(&HEADERS) && !kinds.contains(&DATA), "{kinds:?}");
         // The connection goes on.
         let message = framed(&request("shop", &[("other", "alice")]).encode_to_vec());
-        connection.begin(3, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+        connection.begin(3, tollway_wire::rls::SHOULD_RATE_LIMIT, &[]);
         connection.write(DATA, END_STREAM, 3, &message);
         assert!(std::iter::from_fn(|| connection.read()).any(|(kind, ..)| kind == DATA));
     }
@@ -255,18 +263,13 @@ fn a_bill_is_settled_to_its_end_if_the_client_resets_its_stream() {
     };
 
     cluster.nodes()[denying].freeze();
-    let mut connection = RawConnection::new(&gate);
-    connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, 0);
+    let mut connection = RawConnection::new(gate.server.rls_addr().unwrap());
+    connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, &[]);
     connection.write(DATA, END_STREAM, 1, &framed(&both.encode_to_vec()));
     eventually("the first half of the bill", || ask("account", &account, 0) == 3);
     connection.write(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
     // The second answer says that everything that the reset woke has run.
-    for _ in 0..2 {
-        connection.write(PING, 0, 0, &[0; 8]);
-        assert!(
-            std::iter::from_fn(|| connection.read()).any(|(kind, flags, _)| (kind, flags) == (PING, ACK))
-        );
-    }
+    (0..2).for_each(|_| connection.ping());
     cluster.nodes()[denying].thaw();
     eventually("the end of the bill", || ask("account", &account, 0) == 4);
     assert!(has_keys(charged));
@@ -451,70 +454,38 @@ fn a_thousand_calls_at_once_take_exactly_the_limit() {
     assert_eq!(answers.len(), 1_000);
 }
 
-/// A connection whose frames are written and read one by one.
-struct RawConnection(TcpStream);
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-/// The value of a header whose length is one byte.
-const LONG: &str =
-    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
-const END_HEADERS: u8 = 4;
-
-impl RawConnection {
-    fn new(gate: &Harness) -> Self {
-        let mut stream = TcpStream::connect(gate.server.rls_addr().unwrap()).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        let mut connection = Self(stream);
-        connection.write(SETTINGS, 0, 0, b"");
-        connection
-    }
-
-    fn write(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
-        let [high, low] = u16::try_from(payload.len()).unwrap().to_be_bytes();
-        self.0.write_all(&[&[0, high, low, kind, flags, 0, 0, 0, stream], payload].concat()).unwrap();
-    }
-
-    /// Writes the headers of a call, with this number of others. Each is a literal that no table has.
-    fn begin(&mut self, stream: u8, path: &str, others: usize) {
-        let mut block = Vec::new();
-        let headers =
-            [(":method", "POST"), (":scheme", "http"), (":path", path), ("content-type", "application/grpc")];
-        for (name, value) in headers.into_iter().chain(std::iter::repeat_n(("x-other", LONG), others)) {
-            block.push(0);
-            for text in [name, value] {
-                block.push(u8::try_from(text.len()).unwrap());
-                block.extend_from_slice(text.as_bytes());
-            }
+/// Such a call needs no token, and its answer never ends.
+#[test]
+fn calls_that_watch_are_bounded_on_each_connection() {
+    let gate = start_with(POLICY, |settings| settings.bounds.rls_other_calls = 2);
+    let mut connection = RawConnection::new(gate.server.rls_addr().unwrap());
+    let mut watch = |stream: u8| {
+        connection.begin(stream, "/grpc.health.v1.Health/Watch", &[]);
+        connection.write(DATA, END_STREAM, stream, &[0; 5]);
+        let is_end =
+            |kind, flags| matches!(kind, DATA | RST_STREAM) || kind == HEADERS && flags & END_STREAM > 0;
+        let end = std::iter::from_fn(|| connection.read()).find(|(kind, flags, _)| is_end(*kind, *flags));
+        let is_watching = end.unwrap().0 == DATA;
+        if is_watching && stream == 1 {
+            connection.write(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+            // The second answer says that everything that the reset woke has run.
+            (0..2).for_each(|_| connection.ping());
         }
-        self.write(HEADERS, END_HEADERS, stream, &block);
-    }
-
-    /// Returns the type, the flags and the payload of the next frame, or `None` at the end.
-    fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
-        let mut head = [0; 9];
-        match self.0.read_exact(&mut head) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return None,
-            read => read.unwrap(),
-        }
-        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
-        self.0.read_exact(&mut payload).unwrap();
-        Some((head[3], head[4], payload))
-    }
+        is_watching
+    };
+    // The first was reset, so its place is free again.
+    assert_eq!([1, 3, 5, 7].map(&mut watch), [true, true, true, false]);
+    connection.begin(9, tollway_wire::rls::SHOULD_RATE_LIMIT, &[]);
+    let message = framed(&request("shop", &[("account", "alice")]).encode_to_vec());
+    connection.write(DATA, END_STREAM, 9, &message);
+    assert!(std::iter::from_fn(|| connection.read()).any(|(kind, ..)| kind == DATA), "decisions go on");
 }
 
 #[test]
 fn a_drain_says_goodbye_and_that_it_serves_no_longer() {
     let gate = start_with(POLICY, |_| {});
-    let mut connection = RawConnection::new(&gate);
-    connection.begin(1, "/grpc.health.v1.Health/Watch", 0);
+    let mut connection = RawConnection::new(gate.server.rls_addr().unwrap());
+    connection.begin(1, "/grpc.health.v1.Health/Watch", &[]);
     connection.write(DATA, END_STREAM, 1, &[0; 5]);
     let mut status = || std::iter::from_fn(|| connection.read()).find(|(kind, ..)| *kind == DATA).unwrap().2;
     assert_eq!(status(), [0, 0, 0, 0, 2, 8, 1]);
@@ -529,8 +500,8 @@ fn a_drain_says_goodbye_and_that_it_serves_no_longer() {
 fn a_call_that_does_not_arrive_is_answered_and_ends_its_connection() {
     let gate = start_with(POLICY, |settings| settings.bounds.body_time = Duration::from_millis(100));
     for method in [tollway_wire::rls::SHOULD_RATE_LIMIT, "/grpc.health.v1.Health/Check"] {
-        let mut connection = RawConnection::new(&gate);
-        connection.begin(1, method, 0);
+        let mut connection = RawConnection::new(gate.server.rls_addr().unwrap());
+        connection.begin(1, method, &[]);
         connection.write(DATA, 0, 1, &[0; 3]);
         let frames: Vec<_> = std::iter::from_fn(|| connection.read()).collect();
         let kinds: Vec<_> = frames.iter().map(|(kind, ..)| *kind).collect();
@@ -556,9 +527,10 @@ fn the_headers_of_a_call_are_bounded() {
     let gate = start_with(POLICY, |_| {});
     let message = request("shop", &[("account", "alice")]).encode_to_vec();
     let message = [&[0, 0, 0, 0, u8::try_from(message.len()).unwrap()], &*message].concat();
+    let long = "0123456789".repeat(10);
     for (others, is_answered) in [(10, true), (40, false)] {
-        let mut connection = RawConnection::new(&gate);
-        connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, others);
+        let mut connection = RawConnection::new(gate.server.rls_addr().unwrap());
+        connection.begin(1, tollway_wire::rls::SHOULD_RATE_LIMIT, &vec![("x-other", &*long); others]);
         connection.write(DATA, END_STREAM, 1, &message);
         let is_end =
             |kind, flags| matches!(kind, DATA | RST_STREAM) || kind == HEADERS && flags & END_STREAM > 0;

@@ -323,6 +323,28 @@ fn the_newest_handshake_replaces_the_one_that_has_waited_for_longest() {
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "the second still has its time");
 }
 
+/// Bytes that trickle in do not make a handshake younger.
+#[test]
+fn a_handshake_that_sends_a_byte_now_and_then_is_still_the_oldest() {
+    let server = start_tls(|settings| {
+        settings.bounds.tls_handshakes = 3;
+        settings.bounds.tls_handshake_time = TEST_TIMEOUT;
+        settings.workers = 1;
+    });
+    let healthz = || server.files.client().get(server.http(), "/healthz").unwrap();
+    let [mut trickling, mut silent] = [(); 2].map(|()| server.gate.connect());
+    // The server accepts in order, so it knows both when it has answered.
+    assert!(healthz().starts_with("HTTP/1.1 200 "));
+    trickling.write_all(&[22]).unwrap();
+    assert!(healthz().starts_with("HTTP/1.1 200 "));
+    let _third = server.gate.connect();
+    assert!(healthz().starts_with("HTTP/1.1 200 "));
+    assert_eq!(trickling.read(&mut [0; 64]).unwrap_or(0), 0, "the oldest was closed");
+    silent.set_nonblocking(true).unwrap();
+    let error = silent.read(&mut [0; 64]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "the second still has its time");
+}
+
 #[test]
 fn a_drain_does_not_wait_for_handshakes() {
     let server = start_tls(|settings| {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use prost::Message;
 use serde_json::Value;
 use tollway::store::{NodeHealth, NodeState};
 use tollway_server::{OpenGatesError, Scope, Server, Settings};
@@ -13,6 +14,7 @@ use tollway_wire::rls::SHOULD_RATE_LIMIT;
 use tonic::Code;
 
 use crate::support::config_file::WatchedFile;
+use crate::support::http2::{DATA, END_STREAM, HEADERS, RawConnection};
 use crate::support::rls::{RateLimitResponse, RlsClient, request};
 use crate::support::tokens::Tokens;
 use crate::support::{Harness, Reply, any_ports, read_all, start_limiter, start_with};
@@ -499,6 +501,31 @@ fn a_token_that_is_removed_stops_to_work_on_open_connections() {
     assert!(redis.ask("PING").starts_with("-NOAUTH "));
     let refused = rls.ask(request("shop", &[("account", "a")])).unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
+}
+
+/// The headers of the call arrive before that, and its message after it.
+#[test]
+fn a_call_whose_token_is_removed_while_it_arrives_is_not_decided() {
+    let tokens = Tokens::new();
+    let server = start(&tokens);
+    let mut connection = RawConnection::new(server.server.rls_addr().unwrap());
+    let token = format!("Bearer {}", tokens.of("decide"));
+    connection.begin(1, SHOULD_RATE_LIMIT, &[("authorization", &token)]);
+    connection.ping();
+    tokens.remove("decide");
+    server.server.reload();
+    let is_reloaded = || {
+        let mut rls = RlsClient::new(server.server.rls_addr().unwrap());
+        rls.authorize(&token);
+        rls.ask(request("shop", &[("account", "a")])).is_err()
+    };
+    eventually("a reload", is_reloaded);
+    let message = request("shop", &[("account", "a")]).encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    connection.write(DATA, END_STREAM, 1, &[&[0], &length[..], &message].concat());
+    let mut frames = std::iter::from_fn(|| connection.read());
+    let (kind, flags, _) = frames.find(|(kind, ..)| matches!(*kind, DATA | HEADERS)).unwrap();
+    assert_eq!((kind, flags & END_STREAM), (HEADERS, END_STREAM), "an error and no answer");
 }
 
 /// The answers do not end by themselves: one is figures, the other decisions.

@@ -1,7 +1,7 @@
 //! Serves the connections of proxies: HTTP/2, and the calls inside of it.
 
 use std::convert::Infallible;
-use std::future::{poll_fn, ready};
+use std::future::poll_fn;
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
@@ -83,17 +83,14 @@ impl RlsConnections {
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         let messages = rls::file_descriptor_set();
+        let message_max = worker.bounds().rls_message;
+        let v1 = reflection().register_encoded_file_descriptor_set(&messages).build_v1()?;
+        let v1alpha = reflection().register_encoded_file_descriptor_set(&messages).build_v1alpha()?;
         let others = vec![
             // Orchestrators ask for health, and have no token.
-            other(health, None),
-            other(
-                reflection().register_encoded_file_descriptor_set(&messages).build_v1()?,
-                Some(Scope::Read),
-            ),
-            other(
-                reflection().register_encoded_file_descriptor_set(&messages).build_v1alpha()?,
-                Some(Scope::Read),
-            ),
+            other(health.max_decoding_message_size(message_max), None),
+            other(v1.max_decoding_message_size(message_max), Some(Scope::Read)),
+            other(v1alpha.max_decoding_message_size(message_max), Some(Scope::Read)),
         ];
         Ok(Self { services: Arc::new(Services { worker, auth, others }) })
     }
@@ -183,6 +180,8 @@ struct ConnectionCalls {
     token: Mutex<Option<Box<KnownToken>>>,
     permit: ConnectionPermit,
     in_flight: AtomicUsize,
+    /// The number of its calls of the services for health and reflection whose answers have not ended.
+    others: AtomicUsize,
     /// It is notified if a call does not arrive in time. A peer that sent one half call after another would keep the
     /// connection busy, and so from being closed, for ever.
     stalled: Notify,
@@ -190,8 +189,9 @@ struct ConnectionCalls {
 
 impl ConnectionCalls {
     fn new(peer: IpAddr, certificate: Option<Arc<str>>, permit: ConnectionPermit) -> Self {
-        let (token, in_flight, stalled) = (Mutex::default(), AtomicUsize::new(0), Notify::new());
-        Self { peer, certificate, token, permit, in_flight, stalled }
+        let (token, stalled) = (Mutex::default(), Notify::new());
+        let (in_flight, others) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { peer, certificate, token, permit, in_flight, others, stalled }
     }
 
     /// Returns the client that made a call, whose token allows this.
@@ -226,35 +226,65 @@ impl Drop for InFlight {
     }
 }
 
+/// Counts a call of the services for health and reflection until its answer has ended: that of a call that watches
+/// something never does, needs no token, and keeps buffers of its own.
+pub(super) struct OtherCall(Arc<ConnectionCalls>);
+
+impl OtherCall {
+    /// Counts a call, unless the connection has as many as it may.
+    fn new(calls: &Arc<ConnectionCalls>, max: usize) -> Option<Self> {
+        let call = Self(Arc::clone(calls));
+        (calls.others.fetch_add(1, Ordering::Relaxed) < max).then_some(call)
+    }
+}
+
+impl Drop for OtherCall {
+    fn drop(&mut self) {
+        self.0.others.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the token of a call allows, and the list of tokens that says so.
+struct CallGrant {
+    grant: Arc<Grant>,
+    generation: u64,
+}
+
 /// A method that is called. It has only what the call needs of the request, which is long: hyper and tokio move the
 /// future of a call several times.
 enum Method {
     /// The message, what the token of the call allows, and the span of the client that it belongs to.
-    ShouldRateLimit(Incoming, Option<Arc<Grant>>, Option<TraceParent>),
-    Other(Called),
+    ShouldRateLimit(Incoming, Option<CallGrant>, Option<TraceParent>),
+    Other(Called, OtherCall),
+    /// A call that is answered with this, whatever its message is.
+    Refused(Status),
 }
 
 impl Services {
-    fn method(&self, request: Request<Incoming>, calls: &ConnectionCalls) -> Method {
+    fn method(&self, request: Request<Incoming>, calls: &Arc<ConnectionCalls>) -> Method {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
             return match self.grant(request.headers(), calls, Scope::Decide) {
-                Ok(grant) => {
+                Ok(granted) => {
                     let trace = self.trace_parent(request.headers());
-                    Method::ShouldRateLimit(request.into_body(), grant, trace)
+                    Method::ShouldRateLimit(request.into_body(), granted, trace)
                 }
-                Err(denied) => Method::Other(self.deny(&denied)),
+                Err(denied) => Method::Refused(status_of(&denied, &self.worker)),
             };
         }
         let Some(other) = self.others.iter().find(|other| path.starts_with(&other.path)) else {
-            let status = Status::unimplemented(format!("there is no method {path}"));
-            return Method::Other(Box::pin(ready(status.into_http())));
+            return Method::Refused(Status::unimplemented(format!("there is no method {path}")));
         };
         let needed = other.needs.map(|scope| self.grant(request.headers(), calls, scope));
-        Method::Other(match needed {
-            Some(Err(denied)) => self.deny(&denied),
-            Some(Ok(_)) | None => (other.call)(request),
-        })
+        if let Some(Err(denied)) = needed {
+            return Method::Refused(status_of(&denied, &self.worker));
+        }
+        match OtherCall::new(calls, self.worker.bounds().rls_other_calls) {
+            Some(counted) => Method::Other((other.call)(request), counted),
+            None => Method::Refused(Status::resource_exhausted(
+                "the connection has too many calls for health and reflection whose answers have not ended",
+            )),
+        }
     }
 
     /// Returns what the token of a call allows, if that includes a scope; `None` if the gate asks for no token.
@@ -263,7 +293,7 @@ impl Services {
         headers: &HeaderMap,
         calls: &ConnectionCalls,
         scope: Scope,
-    ) -> Result<Option<Arc<Grant>>, AccessDenied> {
+    ) -> Result<Option<CallGrant>, AccessDenied> {
         let Some(tokens) = self.auth.tokens() else { return Ok(None) };
         let mut sent = headers.get_all(AUTHORIZATION).iter();
         let token = match (sent.next(), sent.next()) {
@@ -276,7 +306,9 @@ impl Services {
         if !grant.includes(scope) {
             return Err(AccessDenied::MissingScope(scope));
         }
-        Ok(Some(Arc::clone(grant)))
+        let grant = Arc::clone(grant);
+        let generation = known.as_ref().map_or(0, |known| known.generation());
+        Ok(Some(CallGrant { grant, generation }))
     }
 
     /// Returns the span of the client that a call belongs to, if decisions have spans.
@@ -289,27 +321,26 @@ impl Services {
         }
     }
 
-    fn deny(&self, denied: &AccessDenied) -> Called {
-        Box::pin(ready(status_of(denied, &self.worker).into_http()))
-    }
-
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
-            Method::ShouldRateLimit(body, grant, trace) => {
-                framing::response(self.should_rate_limit(body, grant, trace, in_flight).await)
+            Method::ShouldRateLimit(body, granted, trace) => {
+                framing::response(self.should_rate_limit(body, granted, trace, in_flight).await)
             }
-            Method::Other(called) => {
+            Method::Other(called, counted) => {
                 // These answer as soon as their message is there, also those whose answer goes on.
-                let called = timeout(self.worker.bounds().body_time, called).await;
-                called.unwrap_or_else(|_| in_flight.stall().into_http()).map(AnswerBody::Other)
+                match timeout(self.worker.bounds().body_time, called).await {
+                    Ok(response) => response.map(|body| AnswerBody::Other { body, _counted: counted }),
+                    Err(_) => in_flight.stall().into_http().map(AnswerBody::Error),
+                }
             }
+            Method::Refused(status) => status.into_http().map(AnswerBody::Error),
         }
     }
 
     async fn should_rate_limit(
         &self,
         body: Incoming,
-        grant: Option<Arc<Grant>>,
+        granted: Option<CallGrant>,
         trace: Option<TraceParent>,
         in_flight: InFlight,
     ) -> Result<Bytes, Status> {
@@ -329,6 +360,14 @@ impl Services {
                 Err(_) => return Err(in_flight.stall()),
             },
         };
+        if let (Some(tokens), Some(granted)) = (self.auth.tokens(), &granted)
+            && tokens.generation() != granted.generation
+        {
+            return Err(Status::unavailable(
+                "the tokens were read again while the message arrived; call again",
+            ));
+        }
+        let grant = granted.map(|granted| granted.grant);
         if !self.worker.awaits_store() {
             // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
             // hyper and tokio move several times, and would be copied each time.

@@ -14,6 +14,8 @@ use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use tonic::Status;
 
+use super::connection::OtherCall;
+
 /// The bytes before a message: one that says whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
@@ -74,8 +76,10 @@ pub(super) enum AnswerBody {
     Status,
     /// Everything has been sent.
     End,
-    /// The answer of another service, or an error.
-    Other(tonic::body::Body),
+    /// An error.
+    Error(tonic::body::Body),
+    /// The answer of another service, which is counted until it ends.
+    Other { body: tonic::body::Body, _counted: OtherCall },
 }
 
 /// Returns a message with its prefix, as it is sent. `put` appends the message.
@@ -96,7 +100,7 @@ pub(super) fn response(answer: Result<Bytes, Status>) -> Response<AnswerBody> {
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
             response
         }
-        Err(status) => status.into_http().map(AnswerBody::Other),
+        Err(status) => status.into_http().map(AnswerBody::Error),
     }
 }
 
@@ -121,7 +125,7 @@ impl Body for AnswerBody {
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
             Self::End => Poll::Ready(None),
-            Self::Other(body) => Pin::new(body).poll_frame(context),
+            Self::Error(body) | Self::Other { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
 
@@ -129,7 +133,7 @@ impl Body for AnswerBody {
         match self {
             Self::Message(_) | Self::Status => false,
             Self::End => true,
-            Self::Other(body) => body.is_end_stream(),
+            Self::Error(body) | Self::Other { body, .. } => body.is_end_stream(),
         }
     }
 }

@@ -216,8 +216,9 @@ impl Reloadable for KeyFile {
         self.watch.clear();
         match read_keys(&mut self.watch, &self.path) {
             Ok(keys) => {
-                info!(path = %self.path.display(), keys = keys.iter().len(), "keys of the text gate reloaded");
+                let count = keys.iter().len();
                 self.keys.store(Arc::new(keys));
+                info!(path = %self.path.display(), keys = count, "keys of the text gate reloaded");
                 true
             }
             Err(wrong) => {

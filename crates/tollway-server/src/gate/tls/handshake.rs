@@ -81,6 +81,7 @@ impl Handshake {
     async fn exchange(&self, socket: &mut TcpStream) -> Result<Box<ServerConnection>, HandshakeError> {
         let config = Arc::clone(&self.server.in_force.load().config);
         let mut connection = Box::new(ServerConnection::new(config)?);
+        let began = Instant::now();
         loop {
             if stream::receive(&mut connection, socket).await? == 0 {
                 return Err(HandshakeError::HungUp);
@@ -98,7 +99,8 @@ impl Handshake {
             if !connection.is_handshaking() {
                 return Ok(connection);
             }
-            self.permit.set_idle(Instant::now());
+            // Since its start, not since its last bytes: a client that sends one at a time would never be the oldest.
+            self.permit.set_idle(began);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A server on a free port, by a clock that stands still, and bytes to and from it.
 
 pub(crate) mod config_file;
+pub(crate) mod http2;
 pub(crate) mod rls;
 pub(crate) mod tls;
 pub(crate) mod tokens;
