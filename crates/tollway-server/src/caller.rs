@@ -207,7 +207,7 @@ impl Authenticator {
         &self,
         token: Option<&[u8]>,
         from: IpAddr,
-        known: &'k mut Option<Box<KnownToken>>,
+        known: &'k mut Option<Arc<KnownToken>>,
     ) -> Result<Caller<'k>, AccessDenied> {
         let Some(tokens) = &self.tokens else { return Ok(self.known_caller(Some(from), None)) };
         let token = token.ok_or(AccessDenied::NoToken)?;

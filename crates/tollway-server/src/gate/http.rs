@@ -99,7 +99,7 @@ pub(super) struct HttpSession {
     /// The name that the certificate of the client gives it.
     certificate: Option<Arc<str>>,
     /// The token that the last request had.
-    token: Option<Box<KnownToken>>,
+    token: Option<Arc<KnownToken>>,
     /// True if the gate was full: only health and metrics are answered, and then the connection is closed.
     is_reserved: bool,
     /// Set once the client watches the server. Nothing that it sends counts any more.

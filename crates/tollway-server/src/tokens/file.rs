@@ -42,11 +42,6 @@ impl KnownToken {
     pub(crate) fn grant(&self) -> &Arc<Grant> {
         &self.grant
     }
-
-    /// Returns the number of the list that it was found in.
-    pub(crate) const fn generation(&self) -> u64 {
-        self.generation
-    }
 }
 
 impl TokenFile {
@@ -68,7 +63,7 @@ impl TokenFile {
     pub(crate) fn grant<'k>(
         &self,
         token: &[u8],
-        known: &'k mut Option<Box<KnownToken>>,
+        known: &'k mut Option<Arc<KnownToken>>,
     ) -> Option<&'k Arc<Grant>> {
         let list = self.list.load();
         let is_known = known
@@ -82,16 +77,11 @@ impl TokenFile {
 
     /// Looks for the known token again if the file has changed. It is forgotten if it is not there any more.
     #[inline]
-    pub(crate) fn renew(&self, known: &mut Option<Box<KnownToken>>) {
+    pub(crate) fn renew(&self, known: &mut Option<Arc<KnownToken>>) {
         let list = self.list.load();
         if let Some(token) = known.take_if(|known| known.generation != list.generation) {
             *known = look_up(&list, &token.token);
         }
-    }
-
-    /// Returns the number of the list that is in force.
-    pub(crate) fn generation(&self) -> u64 {
-        self.list.load().generation
     }
 
     /// Returns the number of tokens.
@@ -100,9 +90,9 @@ impl TokenFile {
     }
 }
 
-fn look_up(list: &TokenList, token: &[u8]) -> Option<Box<KnownToken>> {
+fn look_up(list: &TokenList, token: &[u8]) -> Option<Arc<KnownToken>> {
     let grant = Arc::clone(list.find(token)?);
-    Some(Box::new(KnownToken { token: token.into(), generation: list.generation, grant }))
+    Some(Arc::new(KnownToken { token: token.into(), generation: list.generation, grant }))
 }
 
 fn read(watch: &mut ContentWatch, path: &Path, generation: u64) -> Result<TokenList, TokenFileError> {

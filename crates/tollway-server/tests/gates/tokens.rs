@@ -506,26 +506,30 @@ fn a_token_that_is_removed_stops_to_work_on_open_connections() {
 /// The headers of the call arrive before that, and its message after it.
 #[test]
 fn a_call_whose_token_is_removed_while_it_arrives_is_not_decided() {
-    let tokens = Tokens::new();
-    let server = start(&tokens);
-    let mut connection = RawConnection::new(server.server.rls_addr().unwrap());
-    let token = format!("Bearer {}", tokens.of("decide"));
-    connection.begin(1, SHOULD_RATE_LIMIT, &[("authorization", &token)]);
-    connection.ping();
-    tokens.remove("decide");
-    server.server.reload();
-    let is_reloaded = || {
-        let mut rls = RlsClient::new(server.server.rls_addr().unwrap());
-        rls.authorize(&token);
-        rls.ask(request("shop", &[("account", "a")])).is_err()
-    };
-    eventually("a reload", is_reloaded);
-    let message = request("shop", &[("account", "a")]).encode_to_vec();
-    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    connection.write(DATA, END_STREAM, 1, &[&[0], &length[..], &message].concat());
-    let mut frames = std::iter::from_fn(|| connection.read());
-    let (kind, flags, _) = frames.find(|(kind, ..)| matches!(*kind, DATA | HEADERS)).unwrap();
-    assert_eq!((kind, flags & END_STREAM), (HEADERS, END_STREAM), "an error and no answer");
+    for (removed, is_decided) in [("decide", false), ("read", true)] {
+        let tokens = Tokens::new();
+        let server = start(&tokens);
+        let mut connection = RawConnection::new(server.server.rls_addr().unwrap());
+        let authorization = |name: &str| format!("Bearer {}", tokens.of(name));
+        connection.begin(1, SHOULD_RATE_LIMIT, &[("authorization", &authorization("decide"))]);
+        connection.ping();
+        let removed_token = authorization(removed);
+        tokens.remove(removed);
+        server.server.reload();
+        let is_reloaded = || {
+            let mut rls = RlsClient::new(server.server.rls_addr().unwrap());
+            rls.authorize(&removed_token);
+            rls.ask(request("shop", &[("account", "a")])).unwrap_err().code() == Code::Unauthenticated
+        };
+        eventually("a reload", is_reloaded);
+        let message = request("shop", &[("account", "a")]).encode_to_vec();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        connection.write(DATA, END_STREAM, 1, &[&[0], &length[..], &message].concat());
+        let mut frames = std::iter::from_fn(|| connection.read());
+        let (kind, flags, _) = frames.find(|(kind, ..)| matches!(*kind, DATA | HEADERS)).unwrap();
+        // An error is headers that end the stream, and no answer.
+        assert_eq!((kind, flags & END_STREAM == 0), (HEADERS, is_decided), "{removed}");
+    }
 }
 
 /// The answers do not end by themselves: one is figures, the other decisions.

@@ -1,6 +1,7 @@
 //! Maps paths to what they do.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tollway::config::{Gates, HttpSettings, ShowIds};
 use tollway::engine::{Engine, VerbAnswer};
@@ -158,7 +159,7 @@ impl ServedPath {
         &self,
         request: &HttpRequest<'_>,
         peer: &HttpPeer<'k>,
-        token: &'k mut Option<Box<KnownToken>>,
+        token: &'k mut Option<Arc<KnownToken>>,
     ) -> Result<Caller<'k>, AccessDenied> {
         let caller = peer.auth.caller(request.sender.bearer_token(), peer.address, token);
         let Some(scope) = self.needs else {
@@ -174,7 +175,7 @@ impl ServedPath {
 }
 
 /// Returns whether a client that watches the server may go on. Its token may have changed since it began.
-pub(super) fn may_watch(auth: &Authenticator, token: &mut Option<Box<KnownToken>>, scope: Scope) -> bool {
+pub(super) fn may_watch(auth: &Authenticator, token: &mut Option<Arc<KnownToken>>, scope: Scope) -> bool {
     let Some(tokens) = auth.tokens() else { return true };
     tokens.renew(token);
     let caller = auth.known_caller(None, token.as_ref().map(|token| token.grant()));
@@ -313,7 +314,7 @@ pub(super) fn is_answered_when_full(path: &str) -> bool {
 pub(super) async fn answer(
     request: &HttpRequest<'_>,
     peer: HttpPeer<'_>,
-    token: &mut Option<Box<KnownToken>>,
+    token: &mut Option<Arc<KnownToken>>,
     worker: &Worker,
     policy: &CountedPolicy,
     response: ResponseWriter<'_>,

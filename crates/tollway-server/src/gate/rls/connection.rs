@@ -177,7 +177,7 @@ struct ConnectionCalls {
     /// The name that the certificate of the client gives it.
     certificate: Option<Arc<str>>,
     /// The token that the last call had.
-    token: Mutex<Option<Box<KnownToken>>>,
+    token: Mutex<Option<Arc<KnownToken>>>,
     permit: ConnectionPermit,
     in_flight: AtomicUsize,
     /// The number of its calls of the services for health and reflection whose answers have not ended.
@@ -244,17 +244,11 @@ impl Drop for OtherCall {
     }
 }
 
-/// What the token of a call allows, and the list of tokens that says so.
-struct CallGrant {
-    grant: Arc<Grant>,
-    generation: u64,
-}
-
 /// A method that is called. It has only what the call needs of the request, which is long: hyper and tokio move the
 /// future of a call several times.
 enum Method {
-    /// The message, what the token of the call allows, and the span of the client that it belongs to.
-    ShouldRateLimit(Incoming, Option<CallGrant>, Option<TraceParent>),
+    /// The message, the token of the call, and the span of the client that it belongs to.
+    ShouldRateLimit(Incoming, Option<Arc<KnownToken>>, Option<TraceParent>),
     Other(Called, OtherCall),
     /// A call that is answered with this, whatever its message is.
     Refused(Status),
@@ -264,10 +258,10 @@ impl Services {
     fn method(&self, request: Request<Incoming>, calls: &Arc<ConnectionCalls>) -> Method {
         let path = request.uri().path();
         if path == rls::SHOULD_RATE_LIMIT {
-            return match self.grant(request.headers(), calls, Scope::Decide) {
-                Ok(granted) => {
+            return match self.token(request.headers(), calls, Scope::Decide) {
+                Ok(token) => {
                     let trace = self.trace_parent(request.headers());
-                    Method::ShouldRateLimit(request.into_body(), granted, trace)
+                    Method::ShouldRateLimit(request.into_body(), token, trace)
                 }
                 Err(denied) => Method::Refused(status_of(&denied, &self.worker)),
             };
@@ -275,7 +269,7 @@ impl Services {
         let Some(other) = self.others.iter().find(|other| path.starts_with(&other.path)) else {
             return Method::Refused(Status::unimplemented(format!("there is no method {path}")));
         };
-        let needed = other.needs.map(|scope| self.grant(request.headers(), calls, scope));
+        let needed = other.needs.map(|scope| self.token(request.headers(), calls, scope));
         if let Some(Err(denied)) = needed {
             return Method::Refused(status_of(&denied, &self.worker));
         }
@@ -287,13 +281,13 @@ impl Services {
         }
     }
 
-    /// Returns what the token of a call allows, if that includes a scope; `None` if the gate asks for no token.
-    fn grant(
+    /// Returns the token of a call, if it has a scope; `None` if the gate asks for no token.
+    fn token(
         &self,
         headers: &HeaderMap,
         calls: &ConnectionCalls,
         scope: Scope,
-    ) -> Result<Option<CallGrant>, AccessDenied> {
+    ) -> Result<Option<Arc<KnownToken>>, AccessDenied> {
         let Some(tokens) = self.auth.tokens() else { return Ok(None) };
         let mut sent = headers.get_all(AUTHORIZATION).iter();
         let token = match (sent.next(), sent.next()) {
@@ -302,13 +296,8 @@ impl Services {
         };
         let token = token.ok_or(AccessDenied::NoToken)?;
         let mut known = calls.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let grant = tokens.grant(token, &mut known).ok_or(AccessDenied::UnknownToken)?;
-        if !grant.includes(scope) {
-            return Err(AccessDenied::MissingScope(scope));
-        }
-        let grant = Arc::clone(grant);
-        let generation = known.as_ref().map_or(0, |known| known.generation());
-        Ok(Some(CallGrant { grant, generation }))
+        tokens.grant(token, &mut known);
+        with_scope(known.clone(), scope).map(Some)
     }
 
     /// Returns the span of the client that a call belongs to, if decisions have spans.
@@ -323,8 +312,8 @@ impl Services {
 
     async fn call(&self, method: Method, in_flight: InFlight) -> Response<AnswerBody> {
         match method {
-            Method::ShouldRateLimit(body, granted, trace) => {
-                framing::response(self.should_rate_limit(body, granted, trace, in_flight).await)
+            Method::ShouldRateLimit(body, token, trace) => {
+                framing::response(self.should_rate_limit(body, token, trace, in_flight).await)
             }
             Method::Other(called, counted) => {
                 // These answer as soon as their message is there, also those whose answer goes on.
@@ -340,7 +329,7 @@ impl Services {
     async fn should_rate_limit(
         &self,
         body: Incoming,
-        granted: Option<CallGrant>,
+        mut token: Option<Arc<KnownToken>>,
         trace: Option<TraceParent>,
         in_flight: InFlight,
     ) -> Result<Bytes, Status> {
@@ -360,14 +349,13 @@ impl Services {
                 Err(_) => return Err(in_flight.stall()),
             },
         };
-        if let (Some(tokens), Some(granted)) = (self.auth.tokens(), &granted)
-            && tokens.generation() != granted.generation
-        {
-            return Err(Status::unavailable(
-                "the tokens were read again while the message arrived; call again",
-            ));
+        if let Some(tokens) = self.auth.tokens() {
+            // It may have been removed while the message arrived.
+            tokens.renew(&mut token);
+            token =
+                Some(with_scope(token, Scope::Decide).map_err(|denied| status_of(&denied, &self.worker))?);
         }
-        let grant = granted.map(|granted| granted.grant);
+        let grant = token.map(|token| Arc::clone(token.grant()));
         if !self.worker.awaits_store() {
             // The memory store answers at once. Awaited, the decision would be a part of the future of the call, which
             // hyper and tokio move several times, and would be copied each time.
@@ -385,6 +373,12 @@ impl Services {
         });
         answered.await.unwrap_or_else(|_| Err(Status::internal("the decision panicked")))
     }
+}
+
+/// Returns a token that was found, if it has a scope.
+fn with_scope(found: Option<Arc<KnownToken>>, scope: Scope) -> Result<Arc<KnownToken>, AccessDenied> {
+    let token = found.ok_or(AccessDenied::UnknownToken)?;
+    if token.grant().includes(scope) { Ok(token) } else { Err(AccessDenied::MissingScope(scope)) }
 }
 
 /// Returns the status of a call that its client may not make, and counts it.

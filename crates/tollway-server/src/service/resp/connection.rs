@@ -22,7 +22,7 @@ pub(crate) struct RespConnection {
     /// The name that the certificate of the client gives it.
     certificate: Option<Arc<str>>,
     /// The token that the client has logged in with.
-    pub(super) token: Option<Box<KnownToken>>,
+    pub(super) token: Option<Arc<KnownToken>>,
     /// The name that the client gave it.
     pub(super) name: Option<Box<[u8]>>,
     /// The commands since `MULTI`; `None` outside of a transaction.
