@@ -71,12 +71,14 @@ fn no_order_takes_more_of_many_places_than_there_are() {
     });
 }
 
-/// Adds one to the value of the hot bucket 7, if it is there.
+/// Adds one to both words of the hot bucket 7, if it is there.
 fn add_one(hot: &HotBucket) -> bool {
     while let Some(read) = hot.read(7) {
-        // Another bucket that is put here has such values.
-        assert!(read.value < 100, "the value of another bucket");
-        if hot.replace(read, read.value + 1) {
+        let [first, second] = read.words;
+        // Another bucket that is put here has such words.
+        assert!(first < 100, "the words of another bucket");
+        assert_eq!(first, second, "the words of two states");
+        if hot.replace(read, [first + 1, second + 1]) {
             return true;
         }
     }
@@ -87,12 +89,12 @@ fn add_one(hot: &HotBucket) -> bool {
 fn no_order_loses_a_change_of_the_hot_bucket() {
     loom::model(|| {
         let hot = Arc::new(HotBucket::new());
-        hot.put(7, 0, 3);
+        hot.put(7, [0, 0], 3);
         let other = hot.clone();
         let other = thread::spawn(move || u64::from(add_one(&other)));
         let mine = u64::from(add_one(&hot));
         let added = mine + other.join().unwrap();
-        assert_eq!(hot.take(), Some((added, 3)));
+        assert_eq!(hot.take(), Some(([added, added], 3)));
         assert_eq!(hot.take(), None);
     });
 }
@@ -104,14 +106,14 @@ fn no_order_changes_a_bucket_that_was_taken_out_or_the_one_that_came_after_it() 
     bounded.preemption_bound = Some(3);
     bounded.check(|| {
         let hot = Arc::new(HotBucket::new());
-        hot.put(7, 0, 3);
+        hot.put(7, [0, 0], 3);
         let other = hot.clone();
         let other = thread::spawn(move || u64::from(add_one(&other)));
         // This thread has the lock of the shard.
         let taken = hot.take();
-        hot.put(8, 100, 4);
+        hot.put(8, [100, 100], 4);
         let added = other.join().unwrap();
-        assert_eq!(taken, Some((added, 3)));
-        assert_eq!(hot.take(), Some((100, 4)));
+        assert_eq!(taken, Some(([added, added], 3)));
+        assert_eq!(hot.take(), Some(([100, 100], 4)));
     });
 }

@@ -39,8 +39,7 @@ use std::sync::{PoisonError, RwLock};
 use arrayvec::ArrayVec;
 use thiserror::Error;
 use tollway_core::algorithm::{
-    Bucket, FixedWindowState, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, SlidingWindowState,
-    TokenBucket, TokenBucketState,
+    FixedWindowState, LOG_MAX, QuotaCommand, QuotaOutcome, QuotaState, SlidingWindowState, TokenBucketState,
 };
 use tollway_core::{
     Algorithm, Bill, CHARGES_MAX, Charge, ChargeError, Decision, FormerBuckets, Limit, Nanos, OnFull, Refund,
@@ -312,14 +311,8 @@ impl Memory {
     ) -> Result<Decision, ChargeError> {
         match limit.same_for_all_ids() {
             Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() && !id.is_empty() => {
-                let hash = self.key.hash_marked(limit.bucket_fingerprint(numbers), id, limit.is_inline());
-                // The slot of a hot bucket is out of date, so it is not fetched.
-                if !self.shards.hot(self.shards.number(hash)).is(hash.tag().to_word()) {
-                    self.shards.prefetch_bucket::<TokenBucketState>(hash);
-                }
-                let now = now();
-                let new = || self.spend_new::<TokenBucketState>(limit, numbers, id, cost, hash, now);
-                Ok(self.settle_token_bucket(numbers, cost, hash, now, new))
+                let fingerprint = limit.bucket_fingerprint(numbers);
+                Ok(self.spend_prefetched::<TokenBucketState>(limit, fingerprint, numbers, id, cost, now))
             }
             Some(Algorithm::FixedWindow(numbers)) if cost <= numbers.count() && !id.is_empty() => {
                 Ok(self.spend_window::<FixedWindowState>(limit, numbers, id, cost, now))
@@ -340,8 +333,24 @@ impl Memory {
         cost: u64,
         now: impl FnOnce() -> Timestamp,
     ) -> Decision {
-        let hash = self.key.hash_marked(limit.bucket_base(), id, limit.is_inline());
-        self.shards.prefetch_bucket::<B>(hash);
+        self.spend_prefetched::<B>(limit, limit.bucket_base(), numbers, id, cost, now)
+    }
+
+    #[inline]
+    fn spend_prefetched<B: HasTable>(
+        &self,
+        limit: &Limit,
+        fingerprint: u64,
+        numbers: &B::Limit,
+        id: &[u8],
+        cost: u64,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Decision {
+        let hash = self.key.hash_marked(fingerprint, id, limit.is_inline());
+        // The slot of a hot bucket is out of date, so it is not fetched.
+        if !self.shards.hot(self.shards.number(hash)).is(hash.tag().to_word()) {
+            self.shards.prefetch_bucket::<B>(hash);
+        }
         let now = now();
         self.settle_existing::<B>(numbers, cost, hash, now, || {
             self.spend_new::<B>(limit, numbers, id, cost, hash, now)
@@ -377,17 +386,15 @@ impl Memory {
         match limit.same_for_all_ids() {
             Some(Algorithm::TokenBucket(numbers)) if cost <= numbers.burst() => {
                 let fingerprint = limit.bucket_fingerprint(numbers);
-                let settle = |id: &[u8], hash, now| {
-                    let new = || self.spend_new::<TokenBucketState>(limit, numbers, id, cost, hash, now);
-                    self.settle_token_bucket(numbers, cost, hash, now, new)
-                };
-                self.spend_each::<TokenBucketState>(limit, fingerprint, ids, cost, now, decisions, settle)
+                self.spend_each::<TokenBucketState>(limit, fingerprint, numbers, ids, cost, now, decisions)
             }
             Some(Algorithm::FixedWindow(numbers)) if cost <= numbers.count() => {
-                self.spend_windows::<FixedWindowState>(limit, numbers, ids, cost, now, decisions)
+                let fingerprint = limit.bucket_base();
+                self.spend_each::<FixedWindowState>(limit, fingerprint, numbers, ids, cost, now, decisions)
             }
             Some(Algorithm::SlidingWindow(numbers)) if cost <= numbers.count() => {
-                self.spend_windows::<SlidingWindowState>(limit, numbers, ids, cost, now, decisions)
+                let fingerprint = limit.bucket_base();
+                self.spend_each::<SlidingWindowState>(limit, fingerprint, numbers, ids, cost, now, decisions)
             }
             _ => {
                 let charges = ids
@@ -401,23 +408,7 @@ impl Memory {
         }
     }
 
-    fn spend_windows<B: HasTable>(
-        &self,
-        limit: &Limit,
-        numbers: &B::Limit,
-        ids: &[impl AsRef<[u8]>],
-        cost: u64,
-        now: impl FnOnce() -> Timestamp,
-        decisions: &mut Vec<Decision>,
-    ) -> Result<(), ChargeError> {
-        let settle = |id: &[u8], hash, now| {
-            let new = || self.spend_new::<B>(limit, numbers, id, cost, hash, now);
-            self.settle_existing::<B>(numbers, cost, hash, now, new)
-        };
-        self.spend_each::<B>(limit, limit.bucket_base(), ids, cost, now, decisions, settle)
-    }
-
-    /// Settles a charge for each id by `settle`, with all buckets fetched before. An empty id is refused.
+    /// Spends `cost` for each id, with all buckets fetched before. An empty id is refused.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one call, which a struct would only name again"
@@ -426,11 +417,11 @@ impl Memory {
         &self,
         limit: &Limit,
         fingerprint: u64,
+        numbers: &B::Limit,
         ids: &[impl AsRef<[u8]>],
         cost: u64,
         now: impl FnOnce() -> Timestamp,
         decisions: &mut Vec<Decision>,
-        settle: impl Fn(&[u8], BucketHash, Timestamp) -> Decision,
     ) -> Result<(), ChargeError> {
         if let Some(rejected) = ids.iter().find(|id| id.as_ref().is_empty()) {
             Charge::new(limit, rejected.as_ref(), cost)?;
@@ -440,7 +431,10 @@ impl Memory {
         self.for_each_prefetched(
             ids,
             |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
-            |id, hash| decisions.push(settle(id.as_ref(), hash, now)),
+            |id, hash| {
+                let new = || self.spend_new::<B>(limit, numbers, id.as_ref(), cost, hash, now);
+                decisions.push(self.settle_existing::<B>(numbers, cost, hash, now, new));
+            },
             |_, hash| self.shards.prefetch_bucket::<B>(hash),
         );
         Ok(())
@@ -607,43 +601,10 @@ impl Memory {
             None => Decision::UNLIMITED,
             Some(Algorithm::TokenBucket(limit)) => {
                 let new = || self.settle_new::<TokenBucketState>(charge, limit, hash, now);
-                self.settle_token_bucket(limit, charge.cost(), hash, now, new)
+                self.settle_existing::<TokenBucketState>(limit, charge.cost(), hash, now, new)
             }
             Some(algorithm) => self.settle_other(charge, algorithm, hash, now),
         }
-    }
-
-    /// Settles a charge of a token bucket, by `new` if there is no such bucket.
-    #[inline]
-    fn settle_token_bucket(
-        &self,
-        limit: &TokenBucket,
-        cost: u64,
-        hash: BucketHash,
-        now: Timestamp,
-        new: impl FnOnce() -> Decision,
-    ) -> Decision {
-        let number = self.shards.number(hash);
-        let (hot, tag) = (self.shards.hot(number), hash.tag());
-        if hot.is(tag.to_word()) {
-            while let Some(read) = hot.read(tag.to_word()) {
-                let mut bucket = TokenBucketState::full_at(Timestamp::from_nanos(read.value));
-                let decision = bucket.charge(limit, cost, now);
-                let value = bucket.expires_at().as_nanos();
-                if value == read.value || hot.replace(read, value) {
-                    return decision;
-                }
-            }
-        }
-        let mut tables = self.shards.lock(number);
-        let table = TokenBucketState::table_mut(&mut tables);
-        let Ok(at) = table.find(tag) else {
-            drop(tables);
-            return new();
-        };
-        let decision = table.change_found(at, |bucket| bucket.charge(limit, cost, now));
-        self.shards.keep_hot(number, &mut tables, tag, at);
-        decision
     }
 
     #[inline(never)]
@@ -694,13 +655,28 @@ impl Memory {
         now: Timestamp,
         new: impl FnOnce() -> Decision,
     ) -> Decision {
-        let mut tables = self.shards.lock(self.shards.number(hash));
-        let table = B::table_mut(&mut tables);
-        if let Ok(at) = table.find(hash.tag()) {
-            return table.change_found(at, |bucket| bucket.charge(limit, cost, now));
+        let number = self.shards.number(hash);
+        let (hot, tag) = (self.shards.hot(number), hash.tag());
+        if hot.is(tag.to_word()) {
+            while let Some(read) = hot.read(tag.to_word())
+                && let Some(mut bucket) = B::from_hot(read.words)
+            {
+                let decision = bucket.charge(limit, cost, now);
+                let words = bucket.to_hot().unwrap_or(read.words);
+                if words == read.words || hot.replace(read, words) {
+                    return decision;
+                }
+            }
         }
-        drop(tables);
-        new()
+        let mut tables = self.shards.lock(number);
+        let table = B::table_mut(&mut tables);
+        let Ok(at) = table.find(tag) else {
+            drop(tables);
+            return new();
+        };
+        let decision = table.change_found(at, |bucket| bucket.charge(limit, cost, now));
+        self.shards.keep_hot::<B>(number, &mut tables, tag, at);
+        decision
     }
 
     /// Settles a charge whose bucket was not there a moment ago.

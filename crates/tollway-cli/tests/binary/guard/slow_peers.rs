@@ -145,7 +145,8 @@ async fn a_stream_that_is_not_read_is_reset_alone() {
         if request.uri().path() == "/endless" { endless() } else { answer("served") }
     })
     .await;
-    let guard = GuardProcess::start(&upstream.url(), &SHORT);
+    // Long enough for the neighbour to read now and then, also on a busy machine.
+    let guard = GuardProcess::start(&upstream.url(), &["--client-timeout", "3s"]);
     let stream = TokioIo::new(tokio::net::TcpStream::connect(&guard.address).await.unwrap());
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_connection_window_size(10_000_000)

@@ -10,12 +10,11 @@ use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use tollway_core::algorithm::{
-    Bucket, FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState,
-    TokenBucketState,
+    FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState, TokenBucketState,
 };
 use tollway_core::{FormerBuckets, Timestamp};
 
-pub(super) use self::hot_bucket::HotBucket;
+pub(super) use self::hot_bucket::{HotBucket, HotWords};
 #[cfg(feature = "journal")]
 use super::changes::LastChanges;
 #[cfg(feature = "journal")]
@@ -91,7 +90,7 @@ macro_rules! tables {
         #[derive(Debug)]
         #[repr(C)]
         pub(super) struct Tables {
-            /// The token bucket that the last single request used.
+            /// The bucket that the last single request used.
             last_used: Tag,
             $($table: Table<$bucket>,)*
             sweep: SweepPosition,
@@ -147,6 +146,13 @@ macro_rules! tables {
 
             fn are_empty(&self) -> bool {
                 $(self.$table.is_empty())&&*
+            }
+
+            /// Writes a bucket that was hot to its slot, in the table with this index.
+            fn store_hot(&mut self, table: usize, slot: usize, words: HotWords) {
+                $(if table == $index && let Some(bucket) = <$bucket>::from_hot(words) {
+                    self.$table.store_at(slot, bucket);
+                })*
             }
 
             /// Exchanges the lists of changes for empty ones.
@@ -319,14 +325,14 @@ impl Shards {
         &self.shards[number].hot
     }
 
-    /// Notes that a request found its token bucket at this slot of a shard. If the request before it was for the same
-    /// bucket, the bucket becomes the hot one of the shard.
+    /// Notes that a request found its bucket at this slot of a shard. If the request before it was for the same bucket,
+    /// the bucket becomes the hot one of the shard, unless it has too many words.
     #[inline]
-    pub(super) fn keep_hot(&self, number: usize, tables: &mut Tables, tag: Tag, slot: usize) {
+    pub(super) fn keep_hot<B: HasTable>(&self, number: usize, tables: &mut Tables, tag: Tag, slot: usize) {
         if tables.last_used != tag {
             tables.last_used = tag;
-        } else if let Some(bucket) = tables.token_buckets.get_at(slot) {
-            self.shards[number].hot.put(tag.to_word(), bucket.expires_at().as_nanos(), slot);
+        } else if let Some(words) = B::table(tables).get_at(slot).and_then(|bucket| bucket.to_hot()) {
+            self.shards[number].hot.put(tag.to_word(), words, slot * TABLES + B::TABLE_INDEX);
         }
     }
 
@@ -410,9 +416,8 @@ impl Shard {
     /// Writes the hot bucket, if there is one, to its slot.
     #[inline]
     fn cool_down(&self, tables: &mut Tables) {
-        if let Some((value, slot)) = self.hot.take() {
-            let bucket = TokenBucketState::full_at(Timestamp::from_nanos(value));
-            tables.token_buckets.store_at(slot, bucket);
+        if let Some((words, place)) = self.hot.take() {
+            tables.store_hot(place % TABLES, place / TABLES, words);
         }
     }
 }

@@ -18,6 +18,7 @@ use tollway_core::algorithm::{
 };
 
 use super::chunk_pool::{self, CHUNK_BYTES, PooledChunk};
+use super::shard::HotWords;
 use crate::hash::Tag;
 
 /// A bucket that can be kept in the slots of a table. An empty slot is the default one, and has the tag [`Tag::NONE`].
@@ -51,6 +52,12 @@ pub(super) trait StoredBucket: Bucket + 'static {
         change: impl FnOnce(&mut Self) -> T,
         changed: impl FnOnce(&mut Self::Slot),
     ) -> T;
+
+    /// Returns the words of a bucket that can be [hot](super::shard::HotBucket); `None` if it has too many.
+    fn to_hot(&self) -> Option<HotWords>;
+
+    /// Returns the bucket that [`to_hot`](Self::to_hot) made these words of.
+    fn from_hot(words: HotWords) -> Option<Self>;
 
     /// Returns a chunk whose slots are all empty.
     fn take_chunk() -> Self::Chunk;
@@ -136,6 +143,21 @@ macro_rules! packed {
                     changed(slot);
                 }
                 outcome
+            }
+
+            #[inline]
+            fn to_hot(&self) -> Option<HotWords> {
+                let $state = *self;
+                let words: [u64; $words] = $pack;
+                let mut hot = HotWords::default();
+                hot.get_mut(..$words)?.copy_from_slice(&words);
+                Some(hot)
+            }
+
+            #[inline]
+            fn from_hot(words: HotWords) -> Option<Self> {
+                let $packed: [u64; $words] = words.get(..$words)?.try_into().ok()?;
+                Some($unpack)
             }
 
             fn take_chunk() -> PooledChunk {
@@ -237,6 +259,14 @@ impl StoredBucket for SlidingLogState {
         let outcome = change(&mut slot.log);
         changed(slot);
         outcome
+    }
+
+    fn to_hot(&self) -> Option<HotWords> {
+        None
+    }
+
+    fn from_hot(_: HotWords) -> Option<Self> {
+        None
     }
 
     fn take_chunk() -> Box<[LogSlot]> {

@@ -3,7 +3,7 @@
 //! Requests for one id then touch one cache line, and take no lock:
 //!
 //! ```text
-//! read      version, tag and value; nothing is written, so threads that are denied share the line
+//! read      version, tag and words; nothing is written, so threads that are denied share the line
 //! replace   if the version is still the same: one compare-and-swap
 //! put, take only by the thread that holds the lock of the shard
 //! ```
@@ -18,26 +18,33 @@ use super::atomic::{AtomicU64, AtomicUsize, Ordering, fence, relax};
 /// The tag of no bucket.
 const NONE: u64 = 0;
 
+/// The number of words that a hot bucket can have. With a third one, it would not fit on one cache line with the lock.
+const WORDS: usize = 2;
+
+/// The state of a bucket as words; those that it does not have are zero.
+pub(crate) type HotWords = [u64; WORDS];
+
 #[derive(Debug)]
 pub(crate) struct HotBucket {
     version: AtomicU64,
     tag: AtomicU64,
-    value: AtomicU64,
-    /// The index of its slot in the table.
-    slot: AtomicUsize,
+    words: [AtomicU64; WORDS],
+    /// Says where its slot is; only the shard knows how.
+    place: AtomicUsize,
 }
 
-/// A value that was read, and the version that it is part of.
+/// Words that were read, and the version that they are part of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HotValue {
+pub(crate) struct HotState {
     version: u64,
-    pub(crate) value: u64,
+    pub(crate) words: HotWords,
 }
 
 impl HotBucket {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { version: zero(), tag: AtomicU64::new(NONE), value: zero(), slot: AtomicUsize::new(0) }
+        let (words, place) = ([zero(), zero()], AtomicUsize::new(0));
+        Self { version: zero(), tag: AtomicU64::new(NONE), words, place }
     }
 
     /// Returns whether this bucket was here a moment ago.
@@ -46,57 +53,68 @@ impl HotBucket {
         self.tag.load(Ordering::Relaxed) == tag
     }
 
-    /// Returns the value of a bucket, if it is here.
+    /// Returns the words of a bucket, if it is here.
     #[inline]
-    pub(crate) fn read(&self, tag: u64) -> Option<HotValue> {
+    pub(crate) fn read(&self, tag: u64) -> Option<HotState> {
         loop {
             let version = self.version.load(Ordering::Acquire);
-            let (there, value) = (self.tag.load(Ordering::Relaxed), self.value.load(Ordering::Relaxed));
+            let (there, words) = (self.tag.load(Ordering::Relaxed), self.words());
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return (there == tag).then_some(HotValue { version, value });
+                return (there == tag).then_some(HotState { version, words });
             }
             relax();
         }
     }
 
-    /// Stores another value in the place of one that was read. Returns false if anything has changed since then.
+    /// Stores other words in the place of those that were read. Returns false if anything has changed since then.
     #[inline]
-    pub(crate) fn replace(&self, read: HotValue, value: u64) -> bool {
+    pub(crate) fn replace(&self, read: HotState, words: HotWords) -> bool {
         let begun = self.begin(read.version);
         if begun {
-            self.value.store(value, Ordering::Relaxed);
+            self.set_words(words);
             self.end(read.version);
         }
         begun
     }
 
     /// Puts a bucket here. The caller holds the lock of the shard, and has taken out what was here before.
-    pub(crate) fn put(&self, tag: u64, value: u64, slot: usize) {
+    pub(crate) fn put(&self, tag: u64, words: HotWords, place: usize) {
         self.change(|| {
             self.tag.store(tag, Ordering::Relaxed);
-            self.value.store(value, Ordering::Relaxed);
-            self.slot.store(slot, Ordering::Relaxed);
+            self.set_words(words);
+            self.place.store(place, Ordering::Relaxed);
         });
     }
 
-    /// Takes out the bucket that is here, and returns its value and the index of its slot. The caller holds the lock of
-    /// the shard.
+    /// Takes out the bucket that is here, and returns its words and the place that it was put with. The caller holds
+    /// the lock of the shard.
     #[inline]
-    pub(crate) fn take(&self) -> Option<(u64, usize)> {
+    pub(crate) fn take(&self) -> Option<(HotWords, usize)> {
         // Only holders of the lock write the tag.
         if self.is(NONE) { None } else { Some(self.take_out()) }
     }
 
     #[cold]
-    fn take_out(&self) -> (u64, usize) {
+    fn take_out(&self) -> (HotWords, usize) {
         self.change(|| {
             self.tag.store(NONE, Ordering::Relaxed);
-            (self.value.load(Ordering::Relaxed), self.slot.load(Ordering::Relaxed))
+            (self.words(), self.place.load(Ordering::Relaxed))
         })
     }
 
-    /// Runs `change` while nobody replaces the value.
+    #[inline]
+    fn words(&self) -> HotWords {
+        [self.words[0].load(Ordering::Relaxed), self.words[1].load(Ordering::Relaxed)]
+    }
+
+    #[inline]
+    fn set_words(&self, [first, second]: HotWords) {
+        self.words[0].store(first, Ordering::Relaxed);
+        self.words[1].store(second, Ordering::Relaxed);
+    }
+
+    /// Runs `change` while nobody replaces the words.
     fn change<T>(&self, change: impl Fn() -> T) -> T {
         loop {
             let version = self.version.load(Ordering::Relaxed);
