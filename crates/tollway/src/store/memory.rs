@@ -669,14 +669,15 @@ impl Memory {
             }
         }
         let mut tables = self.shards.lock(number);
-        let table = B::table_mut(&mut tables);
-        let Ok(at) = table.find(tag) else {
+        let Ok(at) = B::table(&tables).find(tag) else {
             drop(tables);
             return new();
         };
-        let decision = table.change_found(at, |bucket| bucket.charge(limit, cost, now));
-        self.shards.keep_hot::<B>(number, &mut tables, tag, at);
-        decision
+        if tables.is_used_again(tag) {
+            self.shards.keep_hot::<B>(number, &mut tables, tag, at, |bucket| bucket.charge(limit, cost, now))
+        } else {
+            B::table_mut(&mut tables).change_found(at, |bucket| bucket.charge(limit, cost, now))
+        }
     }
 
     /// Settles a charge whose bucket was not there a moment ago.

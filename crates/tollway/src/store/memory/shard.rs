@@ -12,7 +12,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollway_core::algorithm::{
     FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState, TokenBucketState,
 };
-use tollway_core::{FormerBuckets, Timestamp};
+use tollway_core::{Decision, FormerBuckets, Timestamp};
 
 pub(super) use self::hot_bucket::{HotBucket, HotWords};
 #[cfg(feature = "journal")]
@@ -325,15 +325,23 @@ impl Shards {
         &self.shards[number].hot
     }
 
-    /// Notes that a request found its bucket at this slot of a shard. If the request before it was for the same bucket,
-    /// the bucket becomes the hot one of the shard, unless it has too many words.
-    #[inline]
-    pub(super) fn keep_hot<B: HasTable>(&self, number: usize, tables: &mut Tables, tag: Tag, slot: usize) {
-        if tables.last_used != tag {
-            tables.last_used = tag;
-        } else if let Some(words) = B::table(tables).get_at(slot).and_then(|bucket| bucket.to_hot()) {
+    /// Changes the bucket at this slot of a shard, which then becomes the hot one of the shard, unless it has too many
+    /// words.
+    #[inline(never)]
+    pub(super) fn keep_hot<B: HasTable>(
+        &self,
+        number: usize,
+        tables: &mut Tables,
+        tag: Tag,
+        slot: usize,
+        change: impl FnOnce(&mut B) -> Decision,
+    ) -> Decision {
+        let table = B::table_mut(tables);
+        let decision = table.change_found(slot, change);
+        if let Some(words) = table.get_at(slot).and_then(|bucket| bucket.to_hot()) {
             self.shards[number].hot.put(tag.to_word(), words, slot * TABLES + B::TABLE_INDEX);
         }
+        decision
     }
 
     /// Starts to fetch the cache lines of the home of `hash`, in which its bucket is nearly always.
@@ -453,6 +461,12 @@ impl TableLocation {
 }
 
 impl Tables {
+    /// Returns whether the last single request was for this bucket, and notes that this one is.
+    #[inline]
+    pub(super) fn is_used_again(&mut self, tag: Tag) -> bool {
+        std::mem::replace(&mut self.last_used, tag) == tag
+    }
+
     fn sweep(&mut self, slots: usize, now: Timestamp, former: &FormerBuckets) -> SweepResult {
         let swept = self.sweep_table(slots, now, former);
         self.sweep = match swept.next {
