@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::Range;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use tollway_core::{Charge, ChargeRequest, ErrorChain, InlineLimit, RuleRequest, Verb};
@@ -10,7 +11,7 @@ use tollway_wire::resp::{
     ThrottleTemplate, ThrottleUse, TollRequest, Words, decode,
 };
 
-use super::{BATCH, RespConnection, RespService};
+use super::{BATCH, RespConnection, RespService, Transaction};
 use crate::caller::AccessDenied;
 use crate::service::CountedPolicy;
 use crate::tokens::Scope;
@@ -347,7 +348,7 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::ConfigGet => self.reply(|reply| reply.map(0)),
             RespCommand::Info => self.reply(|reply| resp::put_info(env!("CARGO_PKG_VERSION"), reply)),
             RespCommand::Multi => {
-                self.connection.transaction = Some(Box::default());
+                self.connection.transaction = Some(Box::new(Transaction::new(Instant::now())));
                 self.reply(|reply| reply.simple("OK"));
             }
             RespCommand::Exec => self.error(&NOTHING_TO_EXECUTE),
