@@ -294,6 +294,11 @@ fn a_command_of_a_transaction_counts_once() {
     assert_eq!(harness.metric("tollway_resp_commands_total"), "1", "nothing but MULTI is executed");
     assert_eq!(client.ask("EXEC"), "*2 +PONG *5 :0 :10 :9 :-1 :1");
     assert_eq!(harness.metric("tollway_resp_commands_total"), "4");
+    // In a transaction that was refused, nothing is executed but MULTI, the refused command and EXEC.
+    for text in ["MULTI", "PING", "NONSENSE", "PING", "EXEC"] {
+        client.ask(text);
+    }
+    assert_eq!(harness.metric("tollway_resp_commands_total"), "7");
 }
 
 #[test]

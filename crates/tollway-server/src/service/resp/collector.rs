@@ -427,7 +427,10 @@ impl<'s, 'a> Collector<'s, 'a> {
                 transaction.abort();
                 self.error(&NOT_IN_TRANSACTION);
             }
-            _ if transaction.is_aborted => self.reply(|reply| reply.simple("QUEUED")),
+            _ if transaction.is_aborted => {
+                self.queued += 1;
+                self.reply(|reply| reply.simple("QUEUED"));
+            }
             _ if transaction.bytes.len() + bytes.len() > max => {
                 transaction.abort();
                 self.error(&TRANSACTION_TOO_LONG);
