@@ -178,8 +178,8 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
     harness.assert_alive();
 }
 
-/// A client whose connection is closed sends its whole pipeline again, up to ten times: what came before a key that is
-/// too long would be charged each time.
+/// If its connection is closed, redis-py 8.1 sends its whole pipeline again, up to ten times: what came before a key
+/// that is too long would be charged each time.
 #[test]
 fn a_key_that_is_too_long_costs_only_its_own_command() {
     let harness = start();

@@ -371,7 +371,7 @@ impl<'s, 'a> Collector<'s, 'a> {
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
                     Ok(charge) => self.collected.asked.push(Asked::Toll(charge)),
                     Err(error) => {
-                        let error = self.connection.caller(&self.service.auth).without_names(error);
+                        let error = self.connection.caller(&self.service.auth).hide_other_limits(error);
                         self.error(&format_args!("ERR {}", ErrorChain(&error)));
                     }
                 }
