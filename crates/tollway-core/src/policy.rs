@@ -300,13 +300,17 @@ impl Policy {
         let nearest = nearest(name, self.limits.iter().map(Limit::name)).map(str::to_owned);
         let is_listed = nearest.is_none() && self.limits.len() <= LISTED_MAX;
         let existing = self.limits.iter().filter(|_| is_listed).map(|limit| limit.name().to_owned());
-        let name = name.chars().take(NAME_SHOWN_MAX).collect();
-        ChargeError::UnknownLimit { name, nearest, existing: existing.collect() }
+        ChargeError::UnknownLimit { name: shown_name(name), nearest, existing: existing.collect() }
     }
 }
 
 /// The most characters of an unknown name that an error repeats: a client may send a megabyte.
 const NAME_SHOWN_MAX: usize = 128;
+
+/// Returns the part of an unknown name that an error repeats.
+pub(crate) fn shown_name(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_MAX).collect()
+}
 
 /// Hashes what the configuration names. Quick rather than keyed: only its author chooses what these tables hold.
 pub(crate) type NameHash = BuildHasherDefault<NameHasher>;

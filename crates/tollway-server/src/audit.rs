@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use tollway::engine::Engine;
 use tollway_core::{Algorithm, LogThrottle, Policy, Timestamp};
-use tollway_wire::audit::AuditLine;
+use tollway_wire::audit::{AuditLine, FAILED};
 use tracing::{Level, enabled, error, info};
 
 use crate::bounds::LOG_PAUSE;
@@ -59,8 +59,8 @@ impl Auditor {
         Self { log, limiter, watch }
     }
 
-    /// Records that a client has changed the bucket of an id. `cost` is what it gave back. The outcome is that of a
-    /// change that may not have been made.
+    /// Records that a client has changed the bucket of an id. `cost` is what it gave back. `outcome` is `unknown` if
+    /// the store gave no answer.
     pub(crate) fn bucket(
         &self,
         caller: &Caller<'_>,
@@ -83,8 +83,8 @@ impl Auditor {
         });
     }
 
-    /// Records that a client has exported a page of the buckets, or imported some. The outcome is that of a page of
-    /// which only a part may have been imported.
+    /// Records that a client has exported a page of the buckets, or imported some. `outcome` is that of an import that
+    /// was refused.
     pub(crate) fn exported_or_imported(
         &self,
         caller: &Caller<'_>,
@@ -110,7 +110,7 @@ impl Auditor {
         }
         let file = Some(path.display().to_string().into());
         let now = now();
-        let outcome = Some(if is_done { "done" } else { "failed" });
+        let outcome = Some(if is_done { "done" } else { FAILED });
         self.log.record(AuditLine { file, outcome, ..AuditLine::new(now, who, "reload") });
         let after = self.limiter.policy();
         for (limit, id, change) in changed_overrides(before, &after).into_iter().take(OVERRIDES_MAX) {

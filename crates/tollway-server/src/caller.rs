@@ -137,7 +137,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Returns an error without the names of limits that the client may not use.
-    pub(crate) fn without_names(&self, error: ChargeError) -> ChargeError {
+    pub(crate) fn hide_other_limits(&self, error: ChargeError) -> ChargeError {
         match error {
             ChargeError::UnknownLimit { name, nearest, existing } if !self.may_use_all() => {
                 let may_use = |name: &String| self.check_limit(name).is_ok();
@@ -149,7 +149,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Returns an error without the name of a rule that the client may not use.
-    pub(crate) fn without_rules(&self, error: RuleLookupError) -> RuleLookupError {
+    pub(crate) fn hide_other_rules(&self, error: RuleLookupError) -> RuleLookupError {
         match error {
             RuleLookupError::UnknownRule { name, nearest } => {
                 let nearest = nearest.filter(|name| self.check_limit(name).is_ok());

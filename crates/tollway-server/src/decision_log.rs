@@ -28,25 +28,39 @@ pub(crate) fn bill(
     rules: &[RuleRequest<'_>],
     decision: &Decision,
 ) {
-    let charge = match decision.decider(charges) {
-        Decider::Charge(charge) => charge,
+    match decision.decider(charges) {
+        Decider::Charge(decided_by) => {
+            charge(gate, verb, (decided_by, decided_by.cost()), (charges.len(), rules.len()), decision);
+        }
         Decider::Rule(index) => {
             let RuleRequest { rule: by, key, .. } = &rules[index];
-            return rule(gate, by.text(), key.as_deref(), &RuleDecision::from(*decision));
+            rule(gate, by.text(), key.as_deref(), &RuleDecision::from(*decision));
         }
-    };
+    }
+}
+
+/// Logs the decision about a bill with so many charges and rules, with the charge that decided it and what that was to
+/// cost.
+#[inline]
+pub(crate) fn charge(
+    gate: &str,
+    verb: Verb,
+    (charge, cost): (&Charge<'_>, u64),
+    (charges, rules): (usize, usize),
+    decision: &Decision,
+) {
     debug!(
         target: "tollway::decisions",
         gate,
         limit = charge.limit().name(),
         // As text, so that the log quotes it: an id could otherwise imitate the fields that follow.
         id = charge.id().escape_ascii().to_string(),
-        cost = charge.cost(),
+        cost,
         verdict = ?decision.verdict,
         remaining = decision.remaining,
         retry_after = %decision.retry_nanos,
-        charges = charges.len(),
-        rules = rules.len(),
+        charges,
+        rules,
         degraded = decision.degraded,
         "{}",
         verb.name(),

@@ -5,6 +5,7 @@
 //! ([`tcp`], [`limit`], [`connection`]). A gate with another transport, or one that must own its connections,
 //! implements [`Gate`] itself, as [`text`] does.
 
+mod access_files;
 mod connection;
 mod deadline;
 mod http;
@@ -35,14 +36,15 @@ use thiserror::Error;
 use tollway::config::{GateAccess, Gates};
 use tracing::warn;
 
+pub use self::access_files::{AccessFileError, AccessFileWarning, check_access_files};
 pub(crate) use self::limit::ConnectionLimit;
 pub use self::open::{OpenGate, OpenGatesError, PlainTextGate, open_gates, plain_text_gates};
 pub use self::open_files::allow_connections;
 pub(crate) use self::open_files::size_file_table;
 pub use self::reserved::ReservedPorts;
 use self::tcp::TcpGate;
+pub use self::text::KeyFileError;
 pub(crate) use self::text::Rejected;
-pub use self::text::{KeyFileError, check_key_file};
 pub(crate) use self::tls::TlsServer;
 pub use self::tls::{GateTlsError, TlsFileError, TlsFileWarning, check_tls_files};
 use self::tls::{HandshakeThreads, Protocols};
@@ -50,7 +52,7 @@ use crate::caller::Authenticator;
 use crate::metrics::Page;
 use crate::reload::Reloadable;
 use crate::server::Settings;
-use crate::tokens::{TokenFile, TokenFileError, check_token_file};
+use crate::tokens::{TokenFile, TokenFileError};
 use crate::worker::Worker;
 
 /// The number of connections per worker that wait to be accepted. The kernel has a bound of its own, usually higher.
@@ -170,28 +172,8 @@ fn permitted_open_gates(gates: &Gates, require_auth: bool) -> io::Result<Vec<Ope
 /// can be used. The error is the one that its start would have.
 pub(crate) fn check_access(gates: &Gates, require_auth: bool) -> io::Result<()> {
     permitted_open_gates(gates, require_auth)?;
-    for (gate, address, access) in [
-        ("http", gates.http, &gates.http_access),
-        ("admin", gates.admin, &gates.admin_access),
-        ("throttr", gates.throttr, &gates.throttr_access),
-        ("resp", gates.resp, &gates.resp_access),
-        ("rls", gates.rls.filter(|_| cfg!(feature = "rls")), &gates.rls_access),
-    ] {
-        if address.is_none() {
-            continue;
-        }
-        if let Some(tls) = &access.tls {
-            let failed = |source| io::Error::new(io::ErrorKind::InvalidInput, GateTlsError { gate, source });
-            check_tls_files(tls).map_err(failed)?;
-        }
-        if let Some(tokens) = &access.tokens {
-            check_token_file(tokens).map_err(io::Error::other)?;
-        }
-    }
-    if let Some(hmac) = gates.text_hmac.as_ref().filter(|_| gates.text.is_some()) {
-        check_key_file(&hmac.keys).map_err(io::Error::other)?;
-    }
-    Ok(())
+    let (_, errors) = check_access_files(gates);
+    errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Returns the gates that are configured. A new gate is added here.

@@ -45,14 +45,14 @@ pub use audit::AuditFileError;
 pub use bounds::Bounds;
 pub use drain::{Signals, WorkerPanicked};
 pub use gate::{
-    BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError, PlainTextGate, ReservedPorts,
-    TlsFileError, TlsFileWarning, allow_connections, check_key_file, check_tls_files, open_gates,
-    plain_text_gates,
+    AccessFileError, AccessFileWarning, BindError, GateTlsError, KeyFileError, OpenGate, OpenGatesError,
+    PlainTextGate, ReservedPorts, TlsFileError, TlsFileWarning, allow_connections, check_access_files,
+    check_tls_files, open_gates, plain_text_gates,
 };
 pub use reload::ConfigFile;
 pub use server::{Server, Settings, StartChecks};
 pub use tokens::{
-    LimitGlobs, LimitGlobsError, NO_TOKENS, NewToken, NewTokenError, Scope, Scopes, TokenFileError,
-    TokenLineError, UnknownScope, check_token_file, check_tokens,
+    LimitGlobs, LimitGlobsError, NewToken, NewTokenError, Scope, Scopes, TokenFileError, TokenLineError,
+    UnknownScope, check_tokens,
 };
 pub use trace_responder::TraceResponder;

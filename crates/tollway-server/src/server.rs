@@ -87,7 +87,7 @@ pub struct StartChecks<'a> {
 impl StartChecks<'_> {
     /// Checks what would keep a server from starting: open gates, the files of certificates, tokens and keys, the file
     /// of the audit log, which is made if it does not exist, and the endpoint of spans. The error is the one that
-    /// [`Server::start`] would have. A server that runs may then be ended for one with these settings.
+    /// [`Server::start`] would have. After this succeeds, it is safe to stop a running server and start this one.
     pub fn run(self) -> io::Result<()> {
         gate::check_access(self.gates, self.require_auth)?;
         self.audit.map_or(Ok(()), check_audit_file)?;

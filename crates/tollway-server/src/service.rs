@@ -21,7 +21,7 @@ use tollway::engine::{Engine, VerbAnswer};
 use tollway::export::{ExportError, ExportReader, ImportError, ImportReport, ImportSettings};
 use tollway::limiter::LimiterError;
 use tollway_core::{Charge, ChargeRequest, RuleRef, RuleRequest, Verb};
-use tollway_wire::audit::UNKNOWN;
+use tollway_wire::audit::{FAILED, PARTIAL, UNKNOWN};
 
 pub(crate) use self::counted_policy::CountedPolicy;
 pub(crate) use self::resp::{RespAnswered, RespConnection, RespNext, RespScratch, RespService, RespSettings};
@@ -206,14 +206,16 @@ impl Service {
         while let Some(batch) = reader.next_batch()? {
             batches.push(batch);
         }
-        let mut report = ImportReport::default();
+        let (mut report, mut taken) = (ImportReport::default(), 0);
         let imported = batches.iter().try_for_each(|batch| {
             report += self.limiter.import(reader.header(), batch, settings)?;
+            taken += 1;
             Ok(())
         });
         if !settings.dry_run {
             // Also if a batch is refused: those before it are taken.
-            let outcome = imported.is_err().then_some(UNKNOWN);
+            let refused = if taken == 0 { FAILED } else { PARTIAL };
+            let outcome = imported.is_err().then_some(refused);
             self.auditor.exported_or_imported(caller, "import", None, outcome);
         }
         imported.map(|()| report)

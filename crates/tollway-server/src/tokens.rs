@@ -18,11 +18,12 @@ mod list;
 mod new_token;
 mod scope;
 
-pub use self::file::NO_TOKENS;
+pub(crate) use self::file::NO_TOKENS;
 pub(crate) use self::file::{KnownToken, TokenFile};
 pub use self::limit_globs::{LimitGlobs, LimitGlobsError};
+pub(crate) use self::list::check_token_file;
 pub(crate) use self::list::{Grant, TokenList};
-pub use self::list::{TokenFileError, TokenLineError, check_token_file, check_tokens};
+pub use self::list::{TokenFileError, TokenLineError, check_tokens};
 pub use self::new_token::{NewToken, NewTokenError};
 pub use self::scope::{Scope, Scopes, UnknownScope};
 

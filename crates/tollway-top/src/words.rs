@@ -28,6 +28,9 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 
 /// Returns a time as a person says it, and as the console does: `0.046 s`, `41 s`, `5 min 41 s`, `3 d 4 h`.
 pub(crate) fn duration(seconds: f64) -> String {
+    if 0.0 < seconds && seconds < 1e-6 {
+        return "<1 µs".to_owned();
+    }
     if seconds < 10.0 {
         // Two digits, without zeros at the end.
         let rounded: f64 = format!("{seconds:.1e}").parse().unwrap_or(seconds);

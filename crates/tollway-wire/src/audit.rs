@@ -16,6 +16,10 @@ use crate::rfc3339::Rfc3339;
 
 /// The outcome of a change about which the store gave no answer. It may have been made all the same.
 pub const UNKNOWN: &str = "unknown";
+/// The outcome of a reload or an import that changed nothing.
+pub const FAILED: &str = "failed";
+/// The outcome of an import that took a part of the buckets, before a batch was refused.
+pub const PARTIAL: &str = "partial";
 
 /// One line of an audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +27,8 @@ pub struct AuditLine {
     /// The time at which it happened.
     #[serde(serialize_with = "put_time")]
     pub at: Timestamp,
-    /// The name of the token, `client certificate`, `anyone`, `signal` or `file`.
+    /// The name of the token, `certificate sha256:` and the fingerprint of the client's certificate, `anyone`, `signal`
+    /// or `file`.
     pub who: Box<str>,
     /// The change: `reset`, `refund`, `override`, `reload`, `export` or `import`.
     pub what: &'static str,
@@ -42,13 +47,14 @@ pub struct AuditLine {
     /// The units that were given back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// The number by which a client asked for a page of an export.
+    /// The `from` of an exported page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
     /// The file that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Box<str>>,
-    /// The outcome of a reload, the kind of change that an override had, or [`UNKNOWN`].
+    /// The outcome of a reload: `done` or [`FAILED`]; of an import that was refused: [`FAILED`] or [`PARTIAL`]; the
+    /// kind of change that an override had: `added`, `changed` or `removed`; or [`UNKNOWN`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<&'static str>,
 }

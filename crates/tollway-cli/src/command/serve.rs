@@ -133,7 +133,7 @@ impl Serve {
             bail!("every gate is off; turn one on, such as --http {}", Gates::HTTP);
         }
         let reserved = if self.take_over {
-            // Before the server that runs is ended: it is better than none.
+            // Check first: if this server cannot start, the running one must stay.
             let (audit, otel) = (config.audit.as_deref(), config.otel.as_ref());
             StartChecks { gates: &gates, require_auth: self.require_auth, audit, otel }
                 .run()

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tollway::config::{Config, ConfigError, ConfigErrors, describe};
 use tollway::core::ErrorChain;
-use tollway_server::{
-    NO_TOKENS, check_key_file, check_tls_files, check_token_file, open_gates, plain_text_gates,
-};
+use tollway_server::{AccessFileError, AccessFileWarning, check_access_files, open_gates, plain_text_gates};
 
 use super::Outcome;
 use crate::output::OutputError;
@@ -71,46 +69,15 @@ impl Validate {
 /// Checks the certificates, the tokens and the keys of the gates that are on. Returns warnings about them, or `None` if
 /// one is wrong, after printing what is. Each begins with the place in the configuration that names the file.
 fn check_files(config: &Config, own: &str) -> io::Result<Option<Vec<String>>> {
-    let (mut warnings, mut checked, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    let gates = &config.gates;
-    let place = |path: Option<&Path>| place(config, own, path);
-    for (address, access) in [
-        (gates.http, &gates.http_access),
-        (gates.admin, &gates.admin_access),
-        (gates.throttr, &gates.throttr_access),
-        (gates.resp, &gates.resp_access),
-        (gates.rls, &gates.rls_access),
-    ] {
-        if address.is_none() || checked.contains(&access) {
-            continue;
-        }
-        if let Some(tls) = &access.tls {
-            match check_tls_files(tls) {
-                Ok(found) => {
-                    let place = place(Some(&tls.cert));
-                    warnings.extend(found.iter().map(|warning| format!("{place}: warning: {warning}")));
-                }
-                Err(error) => errors.push(format!("{}: {}", place(error.path()), ErrorChain(&error))),
-            }
-        }
-        if let Some(tokens) = &access.tokens {
-            match check_token_file(tokens) {
-                Ok(0) => warnings.push(format!("{}: warning: {NO_TOKENS}", place(Some(tokens)))),
-                Ok(_) => {}
-                Err(error) => errors.push(format!("{}: {}", place(Some(tokens)), ErrorChain(&error))),
-            }
-        }
-        checked.push(access);
-    }
-    if let Some(hmac) = gates.text_hmac.as_ref().filter(|_| gates.text.is_some()) {
-        match check_key_file(&hmac.keys) {
-            Ok(warning) => {
-                let place = place(Some(&hmac.keys));
-                warnings.extend(warning.map(|warning| format!("{place}: warning: {warning}")));
-            }
-            Err(error) => errors.push(format!("{}: {}", place(Some(&hmac.keys)), ErrorChain(&error))),
-        }
-    }
+    let (warnings, errors) = check_access_files(&config.gates);
+    let warning = |warning: &AccessFileWarning| {
+        format!("{}: warning: {}", place(config, own, Some(&warning.path)), warning.message)
+    };
+    let error = |error: &AccessFileError| {
+        format!("{}: {}", place(config, own, error.path()), ErrorChain(error.of_file()))
+    };
+    let mut warnings: Vec<_> = warnings.iter().map(warning).collect();
+    let mut errors: Vec<_> = errors.iter().map(error).collect();
     // Gates can share a file.
     errors.dedup();
     warnings.dedup();

@@ -188,7 +188,7 @@ impl<'a> DescriptorBill<'a> {
         };
         let shown = ShownLimit { requests_per_unit, unit, name: &shown.name };
         let limit = place.map(|place| BucketLimit::Configured(&policy.limits()[place]));
-        Part::Limited { shown, mode, hits: self.hits(limit, id, metric, hits, mode, descriptor) }
+        Part::Limited { shown, mode, hits: self.add_hits(limit, id, metric, hits, mode, descriptor) }
     }
 
     /// Returns the part of a descriptor that brings numbers of its own. They are counted in windows.
@@ -206,11 +206,11 @@ impl<'a> DescriptorBill<'a> {
         let window = window.map(|window| InlineAlgorithm::new(Algorithm::FixedWindow(window)));
         let limit = window.ok().map(|numbers| BucketLimit::Inline(limit, numbers));
         let id = Cow::Owned(override_id(domain, unit, &descriptor.entries));
-        Part::Limited { shown, mode, hits: self.hits(limit, id, None, hits, mode, descriptor) }
+        Part::Limited { shown, mode, hits: self.add_hits(limit, id, None, hits, mode, descriptor) }
     }
 
     /// Adds the hits of a descriptor to the bill. Without a limit nothing is ever allowed.
-    fn hits(
+    fn add_hits(
         &mut self,
         limit: Option<BucketLimit<'a>>,
         id: Cow<'a, [u8]>,
@@ -253,14 +253,15 @@ impl<'a> DescriptorBill<'a> {
 
     /// Denies the charges whose hits can never fit, which were settled with no hits. Returns the decision about the
     /// request; if one of them denied it, it names that one.
-    pub fn deny_unfitting(&self, decision: Decision, each: &mut [Decision]) -> Decision {
-        let unfitting = || self.spends.iter().enumerate().filter(|(_, bucket)| bucket.never_fits());
-        for (place, _) in unfitting() {
+    pub fn deny_hits_that_never_fit(&self, decision: Decision, each: &mut [Decision]) -> Decision {
+        let never_fitting = || self.spends.iter().enumerate().filter(|(_, bucket)| bucket.never_fits());
+        for (place, _) in never_fitting() {
             if each[place].verdict == Verdict::Allow {
-                each[place].verdict = Verdict::Deny;
+                each[place] =
+                    Decision { retry_nanos: Nanos::FOREVER, ..each[place].with_verdict(Verdict::Deny) };
             }
         }
-        match unfitting().find(|(_, bucket)| bucket.kind != ChargeKind::SpendOnly) {
+        match never_fitting().find(|(_, bucket)| bucket.kind != ChargeKind::SpendOnly) {
             Some((place, _)) if !decision.allowed() && decision.retry_nanos.is_forever() => {
                 decision.with_charge(place)
             }
@@ -272,6 +273,11 @@ impl<'a> DescriptorBill<'a> {
     /// [`expression`](Self::expression).
     pub fn charges(&self) -> Vec<Charge<'_>> {
         self.spends.iter().map(DescriptorBucket::spend).collect()
+    }
+
+    /// Returns the hits of each charge, in the order of [`charges`](Self::charges): also those that can never fit.
+    pub fn hits(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.spends.iter().map(|bucket| bucket.hits)
     }
 
     /// Returns the name under which the decisions about each charge are counted by values, in the order of

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::{KeyedRule, NamedRule, RuleBill, RuleError, RuleLimit, RuleProblem};
 use crate::limit::is_name;
 use crate::nearest::{did_you_mean, nearest};
-use crate::policy::Policy;
+use crate::policy::{Policy, shown_name};
 
 /// A reference that names a rule or has its expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum RuleLookupError {
     /// No rule has this name.
     #[error("rule \"{name}\" does not exist{}", did_you_mean(.nearest.as_deref()))]
     UnknownRule {
-        /// The name that was requested.
+        /// The name that was requested, or the start of a long one.
         name: String,
         /// The name of the rule that was probably meant.
         nearest: Option<String>,
@@ -94,7 +94,7 @@ impl Policy {
     #[cold]
     fn unknown_rule(&self, name: &str) -> RuleLookupError {
         let nearest = nearest(name, self.rules().iter().map(NamedRule::name)).map(str::to_owned);
-        RuleLookupError::UnknownRule { name: name.to_owned(), nearest }
+        RuleLookupError::UnknownRule { name: shown_name(name), nearest }
     }
 }
 
@@ -151,6 +151,8 @@ mod tests {
         let policy = Policy::default();
         let error = |rule: RuleRef| ErrorChain(&policy.find_rule(&rule, None).unwrap_err()).to_string();
         assert_eq!(error(RuleRef::Named("upload".into())), "rule \"upload\" does not exist");
+        let start = "n".repeat(128);
+        assert_eq!(error(RuleRef::Named("n".repeat(1 << 20))), format!("rule \"{start}\" does not exist"));
         assert_eq!(
             error(RuleRef::Written("Or('10/s', 'ü:5/s')".into())),
             "the rule is invalid at character 13: the name of a selector must be letters, digits and \"_\", and must not start with a digit"

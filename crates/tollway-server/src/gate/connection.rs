@@ -297,8 +297,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             return end;
         }
         loop {
-            let may_end = missing == Missing::Nothing || S::ENDLESS;
-            let buffers = match self.wait(deadline, may_end).await {
+            let buffers = match self.wait(deadline, may_end::<S>(missing)).await {
                 Waited::Input(buffers) => buffers,
                 Waited::Push(mut buffers) => match self.flush(&mut buffers.output).await {
                     Ok(()) => {
@@ -313,8 +312,7 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                     deadline = now() + S::drain_time(bounds);
                     continue;
                 }
-                Waited::TimedOut if self.draining && may_end => return self.push_last().await,
-                Waited::TimedOut => return self.time_out(missing).await,
+                Waited::TimedOut => return self.end_late(missing).await,
             };
             if !self.permit.set_busy() {
                 return End::Closed;
@@ -340,9 +338,10 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
             if S::ENDLESS {
                 // A read is never pending while more has arrived, so others would not get their turn.
                 yield_now().await;
-                if self.draining && now() >= deadline {
-                    return self.push_last().await;
-                }
+            }
+            // Nor would the timer be polled.
+            if at >= deadline {
+                return self.end_late(missing).await;
             }
         }
     }
@@ -508,6 +507,15 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
+    /// Ends the connection after its deadline, which is that of a drain or of what is missing.
+    async fn end_late(&mut self, missing: Missing) -> End {
+        if self.draining && may_end::<S>(missing) {
+            self.push_last().await
+        } else {
+            self.time_out(missing).await
+        }
+    }
+
     /// Sends what was pushed until the end of a drain.
     async fn push_last(&mut self) -> End {
         let mut output = Vec::new();
@@ -543,8 +551,13 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
     }
 }
 
+/// Returns whether a drain ends a connection that waits for this.
+fn may_end<S: Session>(missing: Missing) -> bool {
+    missing == Missing::Nothing || S::ENDLESS
+}
+
 /// Keeps what has arrived and was not handled. A long message keeps the buffer that it was read into, because copying
-/// it for each part would be slow, but not one that is far larger: it may be that of a longer message of another
+/// it for each part would be slow. A buffer much larger than the message is not kept: it was grown for another
 /// connection.
 fn keep_rest(unfinished: &mut Vec<u8>, input: &mut Vec<u8>, rest: Range<usize>, read_size: usize) {
     let is_long = rest.start == 0 && rest.end >= GROWS_IN_PLACE;

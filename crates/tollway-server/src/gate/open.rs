@@ -44,69 +44,45 @@ const NETWORKS: &str = "set \"trusted_networks\", or listen on loopback";
 /// trusted by default do not count: nobody has said that these are the right ones. Nor does a list that has every
 /// address.
 pub fn open_gates(gates: &Gates) -> Vec<OpenGate> {
-    let Gates { http_access, admin_access, throttr_access, resp_access, rls_access, .. } = gates;
     let smockron = gates.smockron.as_ref();
-    let asks_smockron = smockron.is_some_and(|gate| keeps_out_some(&gate.trusted_networks));
-    let asks_text = gates.text_hmac.is_some() || keeps_out_some(&gates.trusted_networks);
-    let (accounting, control) =
-        (smockron.map(|gate| gate.accounting), smockron.and_then(|gate| gate.control()));
-    [
-        (
-            "http",
-            gates.http,
-            http_access.requires_authentication(),
-            "can use up and refund the limits of every id",
-            TOKENS,
-        ),
-        (
-            "admin",
-            gates.admin,
-            admin_access.requires_authentication(),
-            "can see all ids and reset their buckets",
-            TOKENS,
-        ),
-        ("text", gates.text, asks_text, "can use up the limits of every key", SIGNATURES),
-        (
-            "throttr",
-            gates.throttr,
-            throttr_access.requires_authentication(),
-            "can change the quotas of all consumers",
-            CERTIFICATES,
-        ),
-        (
-            "resp",
-            gates.resp,
-            resp_access.requires_authentication(),
-            "can use up, refund and reset the limits of every id",
-            TOKENS,
-        ),
-        (
-            "rls",
-            gates.rls,
-            rls_access.requires_authentication(),
-            "can use up the limits of every descriptor",
-            TOKENS,
-        ),
-        (
-            "accounting",
-            accounting,
-            asks_smockron,
-            "can report requests for every client, and so delay it",
-            NETWORKS,
-        ),
-        ("control", control, asks_smockron, "can see which clients are delayed", NETWORKS),
-    ]
-    .into_iter()
-    .filter_map(|(gate, address, requires_authentication, risk, remedy)| {
-        let address = address.filter(|address| !requires_authentication && !address.ip().is_loopback())?;
-        Some(OpenGate { gate, address, risk, remedy })
-    })
-    .collect()
+    let asks_smockron = smockron.is_some_and(|gate| is_restricted(&gate.trusted_networks));
+    let asks_text = gates.text_hmac.is_some() || is_restricted(&gates.trusted_networks);
+    let others = [
+        ("text", gates.text, asks_text),
+        ("accounting", smockron.map(|gate| gate.accounting), asks_smockron),
+        ("control", smockron.and_then(|gate| gate.control()), asks_smockron),
+    ];
+    gates
+        .accesses()
+        .map(|(gate, address, access)| (gate, Some(address), access.requires_authentication()))
+        .chain(others)
+        .filter_map(|(gate, address, requires_authentication)| {
+            let address =
+                address.filter(|address| !requires_authentication && !address.ip().is_loopback())?;
+            let (risk, remedy) = risk_and_remedy(gate);
+            Some(OpenGate { gate, address, risk, remedy })
+        })
+        .collect()
+}
+
+/// Returns the worst that somebody can do who reaches a gate, and the setting that closes it.
+fn risk_and_remedy(gate: &str) -> (&'static str, &'static str) {
+    match gate {
+        "http" => ("can use up and refund the limits of every id", TOKENS),
+        "admin" => ("can see all ids and reset their buckets", TOKENS),
+        "text" => ("can use up the limits of every key", SIGNATURES),
+        "throttr" => ("can change the quotas of all consumers", CERTIFICATES),
+        "resp" => ("can use up, refund and reset the limits of every id", TOKENS),
+        "rls" => ("can use up the limits of every descriptor", TOKENS),
+        "accounting" => ("can report requests for every client, and so delay it", NETWORKS),
+        "control" => ("can see which clients are delayed", NETWORKS),
+        other => unreachable!("no gate is called {other}"),
+    }
 }
 
 /// Returns whether somebody has chosen networks, and not all that there are.
-fn keeps_out_some(networks: &TrustedNetworks) -> bool {
-    *networks != TrustedNetworks::LOCAL && !networks.contain_everybody()
+fn is_restricted(networks: &TrustedNetworks) -> bool {
+    *networks != TrustedNetworks::LOCAL && !networks.cover_all_addresses()
 }
 
 /// A gate whose tokens cross a network as plain text.
@@ -134,19 +110,11 @@ impl fmt::Display for PlainTextGate {
 /// Returns the gates whose tokens cross a network as plain text: those with tokens and without TLS that listen on more
 /// than loopback.
 pub fn plain_text_gates(gates: &Gates) -> Vec<PlainTextGate> {
-    let all = [
-        ("http", gates.http, &gates.http_access),
-        ("admin", gates.admin, &gates.admin_access),
-        ("resp", gates.resp, &gates.resp_access),
-        ("rls", gates.rls, &gates.rls_access),
-    ];
-    let is_plain = |address: &SocketAddr, access: &GateAccess| {
+    let is_plain = |address: SocketAddr, access: &GateAccess| {
         access.tokens.is_some() && access.tls.is_none() && !address.ip().is_loopback()
     };
-    let plain = all.into_iter().filter_map(|(gate, address, access)| {
-        Some(PlainTextGate { gate, address: address.filter(|address| is_plain(address, access))? })
-    });
-    plain.collect()
+    let plain = gates.accesses().filter(|(_, address, access)| is_plain(*address, access));
+    plain.map(|(gate, address, _)| PlainTextGate { gate, address }).collect()
 }
 
 #[cfg(test)]
@@ -168,7 +136,7 @@ mod tests {
     #[test]
     fn a_gate_on_loopback_is_not_open_and_one_on_every_interface_is() {
         assert_eq!(names(&Gates::default()), [""; 0]);
-        let all = ["http", "admin", "text", "throttr", "resp", "rls", "accounting", "control"];
+        let all = ["http", "admin", "throttr", "resp", "rls", "text", "accounting", "control"];
         assert_eq!(names(&everywhere()), all);
         let open = open_gates(&Gates { http: Some("[::]:80".parse().unwrap()), ..Gates::OFF });
         assert_eq!(

@@ -29,11 +29,7 @@ impl TcpProtocol for Resp {
     }
 
     fn session(shared: &Arc<RespShared>, peer: IpAddr, _is_reserved: bool) -> RespSession {
-        RespSession {
-            shared: Arc::clone(shared),
-            connection: RespConnection::new(Some(peer)),
-            transaction_since: None,
-        }
+        RespSession { shared: Arc::clone(shared), connection: RespConnection::new(Some(peer)) }
     }
 }
 
@@ -48,8 +44,6 @@ pub(super) struct RespShared {
 pub(super) struct RespSession {
     shared: Arc<RespShared>,
     connection: RespConnection,
-    /// The moment at which the commands of a transaction began to arrive.
-    transaction_since: Option<Instant>,
 }
 
 impl Session for RespSession {
@@ -81,22 +75,19 @@ impl Session for RespSession {
             RespNext::Read if draining => Next::Refuse,
             RespNext::Read => Next::Read(Missing::Nothing),
         };
-        let at = Instant::now();
-        self.transaction_since =
-            self.connection.is_in_transaction().then(|| self.transaction_since.unwrap_or(at));
-        Received { taken: answered.taken, next, at }
+        Received { taken: answered.taken, next, at: Instant::now() }
     }
 
     /// Clients keep connections in pools, and Redis never closes one. A full gate closes the longest idle one. But the
-    /// commands of a transaction take memory, so one that is not executed is not kept for ever: its time runs from its
-    /// first command on, whatever else the client sends. Neither is a client that has yet to log in.
+    /// commands of a transaction take memory, so one that is not executed is not kept for ever: its time runs from
+    /// `MULTI` on, whatever else the client sends. A client that has not logged in is closed after `idle`, too.
     fn read_timeout(&self, missing: Missing, bounds: &Bounds) -> Option<Duration> {
-        match (missing, self.transaction_since) {
-            (Missing::Nothing, Some(since)) => Some(bounds.idle.saturating_sub(since.elapsed())),
-            (Missing::Nothing, None) => {
-                self.shared.service.must_log_in(&self.connection).then_some(bounds.idle)
-            }
-            _ => Some(bounds.frame_time),
-        }
+        let usual = match missing {
+            Missing::Nothing if !self.shared.service.must_log_in(&self.connection) => None,
+            missing => Some(missing.time(bounds)),
+        };
+        let began = self.connection.transaction_began();
+        let of_transaction = began.map(|began| bounds.idle.saturating_sub(began.elapsed()));
+        usual.into_iter().chain(of_transaction).min()
     }
 }

@@ -456,6 +456,55 @@ async fn a_peer_that_leaves_no_room_for_the_close_notify_is_cut() {
     assert!(timeout(TEST_TIMEOUT, served).await.is_ok());
 }
 
+/// A peer that begins a transaction of Redis, and then has blank lines ready whenever it is asked.
+struct AlwaysReady {
+    first: &'static [u8],
+    until: Instant,
+}
+
+impl AsyncRead for AlwaysReady {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let first = std::mem::take(&mut self.first);
+        buffer.put_slice(first);
+        if first.is_empty() && Instant::now() < self.until {
+            let room = buffer.initialize_unfilled();
+            room.fill(b'\n');
+            let length = room.len();
+            buffer.advance(length);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for AlwaysReady {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_always_has_bytes_ready_is_cut_in_time() {
+    let (worker, _switch) = worker(Bounds { idle: Duration::from_millis(10), ..Bounds::default() });
+    let protocol = resp::Resp { allow_inline: true, auth: Authenticator::open("resp") };
+    let session = resp::Resp::session(&Arc::new(protocol.shared(&worker)), [127, 0, 0, 1].into(), false);
+    // Of a server that does not cut it, the peer ends the connection itself.
+    let stream = AlwaysReady { first: b"MULTI\n", until: Instant::now() + TEST_TIMEOUT };
+    connection::serve(stream, session, permit(), &BufferPool::new(), &worker).await;
+    assert_eq!(worker.metrics.cut_idle.get(), 1);
+}
+
 #[tokio::test]
 async fn a_drain_sleeps_while_a_peer_does_not_read() {
     let (worker, switch) = worker(Bounds::default());

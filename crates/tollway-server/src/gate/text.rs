@@ -18,9 +18,10 @@ use tollway_core::LogThrottle;
 use tollway_wire::text::ReplyEncoder;
 use tracing::warn;
 
+pub use self::authentication::KeyFileError;
 pub(crate) use self::authentication::Rejected;
+pub(super) use self::authentication::check_key_file;
 use self::authentication::{KeyFile, SignatureChecker};
-pub use self::authentication::{KeyFileError, check_key_file};
 use super::tcp::{RETRY_PAUSE, propagate};
 use super::{Gate, GateFuture};
 use crate::bounds::LOG_PAUSE;

@@ -49,6 +49,12 @@ pub struct GateTlsError {
     pub source: TlsFileError,
 }
 
+impl From<GateTlsError> for io::Error {
+    fn from(error: GateTlsError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
 /// The protocols inside of TLS that a gate offers to its clients, in the words of ALPN.
 pub(super) type Protocols = &'static [&'static [u8]];
 
@@ -93,7 +99,7 @@ impl TlsServer {
     ) -> io::Result<(Arc<Self>, Box<dyn Reloadable>)> {
         let mut watch = ContentWatch::default();
         let files = TlsFiles::read(settings, protocols, &mut watch)
-            .map_err(|source| io::Error::new(io::ErrorKind::InvalidInput, GateTlsError { gate, source }))?;
+            .map_err(|source| GateTlsError { gate, source })?;
         warn_of(gate, &files);
         let max = MaxConnections { total: bounds.tls_handshakes, per_address: None };
         let server = Arc::new(Self {

@@ -246,20 +246,21 @@ impl<'a> Decided<'a> {
         outcome: &DescriptorOutcome,
     ) {
         let decision = &outcome.decision;
-        if self.logs && decision.charge < charges.len() {
-            decision_log::bill(self.gate, Verb::Spend, charges, &[], decision);
+        if let Some((charge, hits)) = charges.iter().zip(bill.hits()).nth(decision.charge) {
+            if self.logs {
+                decision_log::charge(self.gate, Verb::Spend, (charge, hits), (charges.len(), 0), decision);
+            }
+            if let Some(Counted { subject, .. }) = self.policy.descriptor_counters(charge.limit()) {
+                self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, hits, decision));
+            }
         }
-        if let Some(charge) = charges.get(decision.charge)
-            && let Some(Counted { subject, .. }) = self.policy.descriptor_counters(charge.limit())
-        {
-            self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, charge.cost(), decision));
-        }
-        for ((charge, of_charge), metric) in charges.iter().zip(&outcome.charges).zip(bill.metrics()) {
+        let decided = charges.iter().zip(bill.hits()).zip(&outcome.charges);
+        for (((charge, hits), of_charge), metric) in decided.zip(bill.metrics()) {
             // A charge that a denied bill did not take is neither allowed nor denied.
             if !decision.allowed() && of_charge.allowed() {
                 continue;
             }
-            self.descriptor(charge, of_charge);
+            self.descriptor(charge, hits, of_charge);
             if let Some(descriptor) = metric {
                 self.metrics.descriptors.count(charge.limit().name(), descriptor, of_charge);
             }
@@ -273,12 +274,12 @@ impl<'a> Decided<'a> {
         }
     }
 
-    fn descriptor(&mut self, charge: &'a Charge<'_>, decision: &Decision) {
+    fn descriptor(&mut self, charge: &'a Charge<'_>, hits: u64, decision: &Decision) {
         let Some(Counted { counters, subject }) = self.policy.descriptor_counters(charge.limit()) else {
             return;
         };
         counters.spent(decision);
-        self.watch_charge(*subject, charge, decision);
+        self.watch_cost(*subject, charge.id(), hits, decision);
     }
 
     /// Records the decision of a rule.
@@ -366,10 +367,15 @@ impl<'a> Decided<'a> {
     /// Records what a charge spent, or that it was denied.
     #[inline]
     fn watch_charge(&mut self, subject: Subject, charge: &'a Charge<'_>, decision: &Decision) {
+        self.watch_cost(subject, charge.id(), charge.cost(), decision);
+    }
+
+    #[inline]
+    fn watch_cost(&mut self, subject: Subject, id: &'a [u8], cost: u64, decision: &Decision) {
         if decision.allowed() {
-            self.watch_spent(subject, charge.id(), charge.cost());
+            self.watch_spent(subject, id, cost);
         } else {
-            self.watch_denied(subject, charge.id(), charge.cost(), Some(decision.retry_nanos));
+            self.watch_denied(subject, id, cost, Some(decision.retry_nanos));
         }
     }
 

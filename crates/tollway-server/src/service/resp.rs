@@ -333,6 +333,22 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_is_as_old_as_its_own_start() {
+        let (resp, connection, mut outbox) = (service(), &mut RespConnection::new(None), Vec::new());
+        let mut began_after = |commands: &str| {
+            block_on(resp.answer(connection, commands.as_bytes(), &mut outbox, &mut RespScratch::default()));
+            connection.transaction_began()
+        };
+        let first = began_after("MULTI\n");
+        assert!(first.is_some());
+        assert_eq!(began_after("PING\nMULTI\n"), first);
+        let second = began_after("EXEC\nMULTI\n");
+        assert!(second > first, "the one before it has ended in the same read");
+        assert_eq!(began_after("NONSENSE\n"), second, "also one that is refused");
+        assert_eq!(began_after("DISCARD\n"), None);
+    }
+
+    #[test]
     fn a_transaction_that_was_refused_keeps_no_commands() {
         let (resp, connection, mut outbox) = (service(), &mut RespConnection::new(None), Vec::new());
         let inbox = ["MULTI\nPING\nNONSENSE\n", &"PING\n".repeat(1_000)].concat();

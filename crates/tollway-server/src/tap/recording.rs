@@ -285,7 +285,7 @@ impl Recording {
     }
 
     /// Adds the use of a key whose hash is written: what it took from the bucket of a named limit, which others use as
-    /// well. No pattern matches the hash of another key.
+    /// well. A pattern of the configuration would not match the hash of a key in a replay, so other uses are skipped.
     fn put_hashed_key(&mut self, at: Timestamp, used: &RecordedKey<'_>) -> Result<(), Loss> {
         match &used.bucket {
             KeyBucket::Named(charge) if self.has_name_and_numbers(charge) => {
@@ -322,7 +322,7 @@ impl Recording {
         if !is_in {
             return;
         }
-        // No value of a tree is the hash of one.
+        // With hashed ids, the descriptors would match nothing in a replay.
         let Some(reply) = reply.filter(|_| self.hash.is_none()) else {
             self.skipped += 1;
             return;

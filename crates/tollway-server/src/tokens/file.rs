@@ -14,7 +14,7 @@ use super::{Grant, TokenFileError, TokenList};
 use crate::reload::Reloadable;
 
 /// The warning about a file without any token.
-pub const NO_TOKENS: &str = "the token file has no tokens, so every client is refused; add one with \"tollway token NAME --scope decide --append FILE\"";
+pub(crate) const NO_TOKENS: &str = "the token file has no tokens, so every client is refused; add one with \"tollway token NAME --scope decide --append FILE\"";
 
 /// The tokens of one file, as it is now.
 #[derive(Debug)]

@@ -299,7 +299,7 @@ fn listed(path: &Path, errors: &[TokenLineError]) -> String {
 }
 
 /// Checks that a token file can be read and is valid, and returns the number of its tokens.
-pub fn check_token_file(path: &Path) -> Result<usize, TokenFileError> {
+pub(crate) fn check_token_file(path: &Path) -> Result<usize, TokenFileError> {
     super::TokenFile::open(path).map(|(file, _)| file.len())
 }
 

@@ -43,7 +43,10 @@ pub enum NewTokenError {
         path: PathBuf,
     },
     /// Another command adds a token to the same file, or was killed while it did.
-    #[error("{} exists: another command changes the token file; try again, or remove it if there is none", path.display())]
+    #[error(
+        "{} exists: another \"tollway token\" command is changing the token file; try again, or remove this file if no \
+         such command is running", path.display()
+    )]
     Locked {
         /// The path of the file that the other command writes.
         path: PathBuf,
@@ -232,7 +235,7 @@ mod tests {
         let lock = directory.path().join("tokens.txt.new");
         fs::write(&lock, "").unwrap();
         let error = new("ops").append_to(&path).unwrap_err().to_string();
-        assert!(error.contains("tokens.txt.new exists: another command changes the token file"), "{error}");
+        assert!(error.contains("tokens.txt.new exists: another \"tollway token\" command"), "{error}");
         assert!(lock.exists(), "the lock of another command stays");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }

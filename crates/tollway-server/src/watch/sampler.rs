@@ -29,8 +29,8 @@ const TICKS: u64 = 10;
 const LATENCY_SAMPLES: usize = 10;
 /// The delay of a tick above which those that were missed are skipped: the process was stopped, or the machine slept.
 const LATE_MAX: Duration = Duration::from_secs(1);
-/// The change of the wall clock above which the times of the past change with it. Without a step, those of a denial
-/// would differ by microseconds in each snapshot, and nobody could tell that it is the same one.
+/// The difference from which on the wall clock has jumped, in seconds. A smaller difference is measurement noise and is
+/// ignored: otherwise the time of one denial would differ in each snapshot.
 const CLOCK_STEP_MIN: f64 = 0.1;
 /// The number of ids in each list of a snapshot.
 const TOP: usize = 10;
@@ -213,8 +213,8 @@ impl Samples {
     }
 }
 
-/// Returns the time of the start by a wall clock that is at `at` now, or the one that is known if that clock runs on as
-/// before. It runs on without us if it is set, or if the machine sleeps.
+/// Returns the start time computed from the wall clock `at`. Keeps `known` if the difference is below
+/// [`CLOCK_STEP_MIN`]. The wall clock jumps when it is set or the machine sleeps.
 fn started_at(known: f64, at: f64, uptime: Duration) -> f64 {
     let started_at = at - uptime.as_secs_f64();
     if (started_at - known).abs() < CLOCK_STEP_MIN { known } else { started_at }

@@ -8,23 +8,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use tollway::core::Nanos;
+use tollway::export::{ExportReader, ExportWriter};
 use tollway_server::{Scope, Settings};
 use tollway_testbed::TEST_TIMEOUT;
+use tollway_wire::http::BucketsPage;
 
 use crate::support::rls::{RlsClient, request};
 use crate::support::tokens::Tokens;
 use crate::support::{Harness, Reply, read_all, start_with};
+use crate::tokens::POLICY;
 
-const POLICY: &str = "
-limits:
-  Login: { burst: 1000, count: 1000, period: 1m }
-  Fast: { burst: 20, count: 20, period: 1s }
-rules:
-  upload: 1000000/h
-domain: shop
-descriptors:
-- {key: account, rate_limit: {unit: hour, requests_per_unit: 1000}}
-";
 const NOWHERE: &str = "store: redis://127.0.0.1:1";
 const LOGIN: &str = r#"{"limit":"Login","id":"a","cost":2}"#;
 
@@ -158,6 +152,34 @@ fn every_page_of_an_export_and_every_id_as_a_whole_is_in_the_audit_log() {
         format!("admin reset - {start}2"),
     ];
     assert_eq!(lines(&audit, &["who", "what", "page", "id"]), expected);
+}
+
+#[test]
+fn the_audit_log_says_whether_an_import_that_was_refused_took_buckets() {
+    let (tokens, directory) = (Tokens::new(), tempfile::tempdir().unwrap());
+    let audit = directory.path().join("audit.log");
+    let server = start_with(POLICY, with_tokens(&tokens, &audit));
+    assert_eq!(server.post("/v1/spend", LOGIN).status, 200);
+    let exported = ask_admin(&server, "GET", "/v1/buckets", "", tokens.of("admin")).body;
+    let BucketsPage(exported) = BucketsPage::from_json(200, exported.as_bytes()).unwrap();
+    let mut reader = ExportReader::open(&*exported).unwrap();
+    let header = *reader.header();
+    let batch = reader.next_batch().unwrap().unwrap();
+    // The clock of its source differs too much.
+    let mut late = batch.clone();
+    late.restate(header.created() + Nanos::from_secs(3_600));
+    for (batches, status) in [(&[&batch][..], 200), (&[&batch, &late], 422), (&[&late], 422)] {
+        let mut writer = ExportWriter::new(Vec::new(), &header).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        let mut page = Vec::new();
+        BucketsPage(writer.finish().unwrap().1).put_json(&mut page);
+        let page = String::from_utf8(page).unwrap();
+        let answer = ask_admin(&server, "POST", "/v1/buckets", &page, tokens.of("admin"));
+        assert_eq!(answer.status, status, "{}", answer.body);
+    }
+    drop(server);
+    let expected = ["export -", "import -", "import partial", "import failed"];
+    assert_eq!(lines(&audit, &["what", "outcome"]), expected);
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn check(program: &str, reach: HeadersReach, stopped: &str) {
 /// A Tollway that hangs is asked once, and then the proxy answers for itself. Traefik is not among these: it waits for
 /// 30 seconds, whatever its file says.
 #[test]
-fn a_proxy_does_not_wait_for_a_gate_that_hangs() {
+fn a_proxy_answers_without_a_gate_that_hangs_and_asks_it_once() {
     for (program, status) in [("nginx", "200"), ("haproxy", "200"), ("caddy", "504"), ("envoy", "200")] {
         let (gate, connections) = hanging_gate();
         let proxy = Proxy::start(program, gate, application());
@@ -98,6 +98,22 @@ fn a_proxy_does_not_wait_for_a_gate_that_hangs() {
         let answer = proxy.ask("127.0.0.2", "GET / HTTP/1.1", "");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{program}: {answer}");
         assert_eq!(connections.load(Ordering::SeqCst) - before, 1, "{program} asks once");
+    }
+}
+
+#[test]
+fn each_file_has_the_timeouts_that_the_page_promises() {
+    let page = fs::read_to_string(root().join("docs/proxies.md")).unwrap();
+    for (program, file, timeouts) in [
+        ("nginx", "nginx.conf", &["proxy_connect_timeout 100ms;", "proxy_read_timeout 100ms;"][..]),
+        ("Caddy", "Caddyfile", &["dial_timeout 100ms", "response_header_timeout 100ms"]),
+        ("Envoy", "envoy.yaml", &["cluster: tollway, timeout: 0.1s }"]),
+        ("HAProxy", "haproxy.cfg", &["timeout connect 100ms", "timeout server 100ms"]),
+    ] {
+        let mut rows = page.lines().filter(|line| line.starts_with(&format!("| [{program}]")));
+        assert!(rows.next().unwrap().ends_with(" | 100 ms |"), "{program}");
+        let text = example(file);
+        assert!(timeouts.iter().all(|timeout| text.contains(timeout)), "{file}");
     }
 }
 

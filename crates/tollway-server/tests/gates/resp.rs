@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use tollway::config::InlineAccess;
 use tollway_server::Bounds;
@@ -177,8 +178,8 @@ fn what_is_no_command_gets_an_error_and_the_others_their_answers() {
     harness.assert_alive();
 }
 
-/// A client whose connection is closed sends its whole pipeline again, up to ten times: what came before a key that is
-/// too long would be charged each time.
+/// If its connection is closed, redis-py 8.1 sends its whole pipeline again, up to ten times: what came before a key
+/// that is too long would be charged each time.
 #[test]
 fn a_key_that_is_too_long_costs_only_its_own_command() {
     let harness = start();
@@ -293,6 +294,11 @@ fn a_command_of_a_transaction_counts_once() {
     assert_eq!(harness.metric("tollway_resp_commands_total"), "1", "nothing but MULTI is executed");
     assert_eq!(client.ask("EXEC"), "*2 +PONG *5 :0 :10 :9 :-1 :1");
     assert_eq!(harness.metric("tollway_resp_commands_total"), "4");
+    // In a transaction that was refused, nothing is executed but MULTI, the refused command and EXEC.
+    for text in ["MULTI", "PING", "NONSENSE", "PING", "EXEC"] {
+        client.ask(text);
+    }
+    assert_eq!(harness.metric("tollway_resp_commands_total"), "7");
 }
 
 #[test]
@@ -314,7 +320,7 @@ fn a_full_gate_closes_a_transaction_that_does_not_go_on() {
 
 #[test]
 fn a_transaction_that_does_not_go_on_is_closed_and_an_idle_connection_is_not() {
-    let harness = start_with(POLICY, |settings| settings.bounds.idle = std::time::Duration::from_millis(50));
+    let harness = start_with(POLICY, |settings| settings.bounds.idle = Duration::from_millis(50));
     let (mut idle, mut waiting) = (harness.redis(), harness.redis());
     assert_eq!(idle.ask("PING"), "+PONG");
     assert_eq!(waiting.ask("MULTI"), "+OK");
@@ -325,7 +331,7 @@ fn a_transaction_that_does_not_go_on_is_closed_and_an_idle_connection_is_not() {
 
 #[test]
 fn a_transaction_is_not_kept_by_what_does_not_execute_it() {
-    let harness = start_with(POLICY, |settings| settings.bounds.idle = std::time::Duration::from_millis(50));
+    let harness = start_with(POLICY, |settings| settings.bounds.idle = Duration::from_millis(50));
     let mut client = harness.redis();
     assert_eq!(client.ask("MULTI"), "+OK");
     let mut writer = client.stream.try_clone().unwrap();
@@ -333,6 +339,21 @@ fn a_transaction_is_not_kept_by_what_does_not_execute_it() {
     assert_eq!(read_all(&mut client.stream), "");
     writing.join().unwrap();
     assert_eq!(harness.metric("tollway_connections_cut_total{when=\"idle\"}"), "1");
+}
+
+#[test]
+fn a_transaction_is_not_kept_by_reads_that_end_in_half_a_command() {
+    let harness = start_with(POLICY, |settings| settings.bounds.idle = Duration::from_millis(50));
+    let mut client = harness.redis();
+    assert_eq!(client.ask("MULTI"), "+OK");
+    client.send(b"PI");
+    let until = Instant::now() + TEST_TIMEOUT;
+    while client.stream.write_all(b"NG\nPI").is_ok()
+        && client.stream.read(&mut [0; 64]).is_ok_and(|read| read > 0)
+    {
+        assert!(Instant::now() < until, "it is closed while the client sends");
+    }
+    assert_eq!(harness.metric("tollway_connections_cut_total{when=\"frame\"}"), "1");
 }
 
 #[test]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use prost::Message;
 use tollway_testbed::{RedisCluster, TEST_TIMEOUT, eventually};
+use tollway_wire::http::LiveEvent;
 use tonic::Code;
 
 use crate::support::http2::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, RawConnection};
 use crate::support::rls::{Descriptor, Limit, Pair, RateLimitRequest, RlsClient, request};
-use crate::support::{Harness, start_with};
+use crate::support::{Harness, Reply, start_with};
+use crate::watch::Events;
 
 const POLICY: &str = "
 domain: shop
@@ -335,17 +337,20 @@ descriptors:
     assert_eq!(sample("tollway_rls_descriptors_overflow_total"), Some(5));
 }
 
-#[test]
-fn a_store_that_is_away_is_unavailable_if_the_limit_says_deny() {
-    let policy = "
+/// Nothing listens where the store should be.
+const UNREACHABLE: &str = "
 store: redis://127.0.0.1:1
 domain: shop
 descriptors:
 - {key: closed, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: deny}}
 - {key: open, rate_limit: {unit: minute, requests_per_unit: 3}}
 - {key: local, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: local, local_share: 1/3}}
+- {key: tried, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: deny}}
 ";
-    let gate = start_with(policy, |_| {});
+
+#[test]
+fn a_store_that_is_unreachable_is_unavailable_if_the_limit_says_deny() {
+    let gate = start_with(UNREACHABLE, |_| {});
     let client = client(&gate);
     let ask = |key| client.ask(request("shop", &[(key, "x")]));
     assert_eq!(ask("closed").unwrap_err().code(), Code::Unavailable);
@@ -356,16 +361,25 @@ descriptors:
 
 #[test]
 fn hits_that_never_fit_in_shadow_refuse_nothing_without_the_store() {
-    let policy = "
-store: redis://127.0.0.1:1
-domain: shop
-descriptors:
-- {key: tried, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3, on_store_failure: deny}}
-";
-    let gate = start_with(policy, |_| {});
+    let gate = start_with(UNREACHABLE, |_| {});
     let body =
         r#"{"domain":"shop","descriptors":[{"entries":[{"key":"tried","value":"x"}]}],"hitsAddend":9}"#;
-    assert_eq!(gate.post("/json", body).status, 200);
+    let answer = gate.post("/json", body);
+    assert_eq!((answer.status, overall_code(&answer)), (200, "OK".to_owned()), "{}", answer.body);
+    assert_eq!(denied(&gate, "tried"), None);
+}
+
+fn overall_code(answer: &Reply) -> String {
+    let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    answer["overallCode"].as_str().unwrap().to_owned()
+}
+
+/// Returns the number of denials of a limit of the domain `shop`; `None` if there was none.
+fn denied(gate: &Harness, limit: &str) -> Option<String> {
+    let page = gate.get("/metrics").body;
+    let series =
+        format!("tollway_decisions_total{{limit=\"envoy/shop/{limit}\",verb=\"spend\",outcome=\"deny\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&series).map(ToOwned::to_owned))
 }
 
 #[test]
@@ -380,14 +394,15 @@ descriptors:
     let entries = r#"{"entries":[{"key":"large","value":"x"}]},{"entries":[{"key":"small","value":"x"}]}"#;
     let body = format!(r#"{{"domain":"shop","descriptors":[{entries}],"hitsAddend":11}}"#);
     assert_eq!(gate.post("/json", &body).status, 429);
-    let page = gate.get("/metrics").body;
-    let denied = |limit: &str| {
-        let series = format!(
-            "tollway_decisions_total{{limit=\"envoy/shop/{limit}\",verb=\"spend\",outcome=\"deny\"}} "
-        );
-        page.lines().find_map(|line| line.strip_prefix(&series).map(ToOwned::to_owned))
-    };
-    assert_eq!((denied("small").as_deref(), denied("large")), (Some("1"), None), "{page}");
+    assert_eq!((denied(&gate, "small").as_deref(), denied(&gate, "large")), (Some("1"), None));
+    let mut events = Events::start(&gate, "/v1/live");
+    let denial = std::iter::repeat_with(|| LiveEvent::from_event(&events.next()).unwrap())
+        .find_map(|event| match event {
+            Some(LiveEvent::Snapshot(mut snapshot)) => snapshot.last_denials.pop(),
+            _ => None,
+        })
+        .unwrap();
+    assert_eq!((&*denial.limit, denial.cost, denial.retry_after), ("envoy/shop/small", 11, None));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::support::rls::{RateLimitResponse, RlsClient, request};
 use crate::support::tokens::Tokens;
 use crate::support::{Harness, Reply, any_ports, read_all, start_limiter, start_with};
 
-const POLICY: &str = "
+pub(crate) const POLICY: &str = "
 limits:
   Login: { burst: 1000, count: 1000, period: 1m }
   Fast: { burst: 20, count: 20, period: 1s }

@@ -39,8 +39,8 @@ pub enum RespCommand<'w, 'a> {
         /// The password.
         password: &'a [u8],
     },
-    /// `SELECT`: chooses a database, of which there is one.
-    Select(&'a [u8]),
+    /// `SELECT`: chooses a database, of which there is one; `None` if the word is no integer.
+    Select(Option<i64>),
     /// `CLIENT`: tells about the client, or asks about its connection.
     Client(ClientCommand<'a>),
     /// `COMMAND`: lists the commands.
@@ -125,7 +125,7 @@ impl<'w, 'a> RespCommand<'w, 'a> {
             (b"AUTH", [password]) => Ok(Self::Auth { user: None, password }),
             (b"AUTH", [user, password]) => Ok(Self::Auth { user: Some(user), password }),
             (b"AUTH", _) => wrong_count("auth"),
-            (b"SELECT", [number]) => Ok(Self::Select(number)),
+            (b"SELECT", [number]) => Ok(Self::Select(integer::parse(number))),
             (b"SELECT", _) => wrong_count("select"),
             (b"CLIENT", words) => client(words).map(Self::Client),
             (b"COMMAND", words) => commands(words),

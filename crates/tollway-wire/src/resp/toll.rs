@@ -72,16 +72,15 @@ impl<'w, 'a> TollRequest<'w, 'a> {
         }
         let request = Self { verb, charges, rules };
         let fits = charges.len().is_multiple_of(request.words_per_charge()) && !words.is_empty();
-        match fits {
-            true => Ok(request),
-            false
-                if verb.has_cost()
-                    && charges.len() > words_per_charge
-                    && !charges.iter().any(|word| is_rule(word)) =>
-            {
-                Err(CommandError::TollCosts { verb })
-            }
-            false => Err(CommandError::TollWords { verb }),
+        if fits {
+            Ok(request)
+        } else if verb.has_cost()
+            && charges.len() > words_per_charge
+            && !charges.iter().any(|word| is_rule(word))
+        {
+            Err(CommandError::TollCosts { verb })
+        } else {
+            Err(CommandError::TollWords { verb })
         }
     }
 

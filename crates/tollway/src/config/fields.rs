@@ -189,13 +189,20 @@ pub(super) fn flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<boo
 /// Reads a flag of a file that is written for a program in Go: there, a field that is true or false accepts the words
 /// of YAML 1.1 too.
 pub(super) fn go_flag(entry: &YamlEntry, errors: &mut ErrorCollector) -> Option<bool> {
-    match &entry.value.value {
-        YamlValue::Scalar { text, plain: true } => match &**text {
-            "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "True" | "TRUE" => Some(true),
-            "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "False" | "FALSE" => Some(false),
-            _ => flag(entry, errors),
-        },
-        _ => flag(entry, errors),
+    if let YamlValue::Scalar { text, plain: true } = &entry.value.value
+        && let Some(value) = go_word(text)
+    {
+        return Some(value);
+    }
+    flag(entry, errors)
+}
+
+/// Returns the value of a word that is a flag in YAML 1.1, but not here.
+fn go_word(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "True" | "TRUE" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "False" | "FALSE" => Some(false),
+        _ => None,
     }
 }
 

@@ -191,6 +191,18 @@ impl Gates {
         addresses.iter().all(Option::is_none) && self.smockron.is_none()
     }
 
+    /// Returns the name, the address and the access of each gate that is on and can ask for certificates or tokens.
+    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, SocketAddr, &GateAccess)> {
+        let all = [
+            ("http", self.http, &self.http_access),
+            ("admin", self.admin, &self.admin_access),
+            ("throttr", self.throttr, &self.throttr_access),
+            ("resp", self.resp, &self.resp_access),
+            ("rls", self.rls, &self.rls_access),
+        ];
+        all.into_iter().filter_map(|(gate, address, access)| Some((gate, address?, access)))
+    }
+
     /// Sets the access to every gate whose clients can send a token.
     fn with_access(self, access: &GateAccess) -> Self {
         let [http_access, admin_access, resp_access, rls_access] = [(); 4].map(|()| access.clone());

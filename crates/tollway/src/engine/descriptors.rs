@@ -34,7 +34,7 @@ impl Engine {
                 self.settle_each(&Bill::new(charges)?.denied_by(expression)?, &mut each).await
             }
         };
-        let decision = request.deny_unfitting(decision, &mut each);
+        let decision = request.deny_hits_that_never_fit(decision, &mut each);
         let mut refunds = Vec::new();
         for charge in given_back.into_iter().filter(|_| decision.allowed()) {
             let says_deny = charge.limit().on_store_failure() == OnStoreFailure::Deny;

@@ -68,7 +68,7 @@ impl Engine {
         let start = JournalStart::open(settings).map_err(failed)?;
         let found = start.identity();
         let memory = Memory::journaled(bounds, found.or_else(|| export?.identity));
-        let loaded = |mut loaded: Loaded| {
+        let adjust = |mut loaded: Loaded| {
             // Not before the start that buckets may have been lost at, and not after it either: what was written until
             // then does not count under a limit that is strict.
             if let Some(export) = export {
@@ -77,7 +77,7 @@ impl Engine {
             loaded
         };
         let (journal, parts, clock) =
-            load(policy, memory, start, clock, Machine::current(), loaded).map_err(failed)?;
+            load(policy, memory, start, clock, Machine::current(), adjust).map_err(failed)?;
         let thread = JournalThread::start(journal, Arc::clone(&parts), clock.clone());
         let thread = thread.map_err(|error| failed(JournalError::Directory(Arc::new(error))))?;
         let is_awaited = settings.sync == JournalSync::Always;

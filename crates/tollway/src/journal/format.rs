@@ -22,7 +22,7 @@ use super::state::{AnyState, Input, JournalState, put_varint, with_kind};
 use crate::reports::PublishedDelay;
 
 const MAGIC: [u8; 8] = *b"TOLLWAYJ";
-/// The version of the format, which is also that of the hash.
+/// The version of the format. The hash is unchanged since version 2.
 const VERSION: u32 = 3;
 /// The oldest version that can be read. Version 2 had no delays, and was like version 3 otherwise.
 const VERSION_MIN: u32 = 2;

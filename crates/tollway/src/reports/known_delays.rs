@@ -4,10 +4,12 @@
 //! its time has passed, if there is room. One that is not kept is published again with the client's next request.
 //!
 //! With a journal, a part also has the names of the delays that changed since the journal looked last. The journal's
-//! thread takes them; who publishes only adds a name to a list, under the lock that it has anyway.
+//! thread takes them. Publishing adds the name to a list, under the lock it already holds.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+#[cfg(feature = "journal")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +45,9 @@ pub struct KnownDelays {
     is_journaled: AtomicBool,
     /// True if something has changed since the journal looked last.
     has_changes: AtomicBool,
+    /// The time for which everything was swept last, to make room for delays of a journal.
+    #[cfg(feature = "journal")]
+    swept_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +88,8 @@ impl KnownDelays {
             max: AtomicUsize::new(max),
             is_journaled: AtomicBool::new(false),
             has_changes: AtomicBool::new(false),
+            #[cfg(feature = "journal")]
+            swept_at: AtomicU64::new(0),
         }
     }
 
@@ -240,6 +247,10 @@ impl KnownDelays {
         if delay.until_millis <= now || self.keep(delay, 0, name) {
             return true;
         }
+        // A second sweep for the same time finds nothing: each delay that comes to a full table would cost one.
+        if self.swept_at.swap(now, Ordering::Relaxed) == now {
+            return false;
+        }
         (0..SHARDS).for_each(|part| self.sweep(part, now));
         self.keep(delay, 0, name)
     }
@@ -348,6 +359,21 @@ mod tests {
         assert!(delays.keep(&delay("a", 10), 2, name));
         delays.set_journaled(false);
         assert_eq!(changed(&delays), []);
+    }
+
+    #[cfg(feature = "journal")]
+    #[test]
+    fn a_full_table_is_swept_once_for_each_time() {
+        let (delays, name) = (KnownDelays::new(2 * (ENTRY + 3)), &mut Vec::new());
+        for identifier in ["a", "b"] {
+            assert!(delays.restore(&delay(identifier, 9), 1, name));
+        }
+        assert!(!delays.restore(&delay("c", 9), 5, name), "nothing is over");
+        // What is published is not compared with the time of a journal.
+        delays.retain(5, |_| false);
+        assert!(delays.keep(&delay("d", 4), 1, name) && delays.keep(&delay("e", 4), 1, name));
+        assert!(!delays.restore(&delay("f", 9), 5, name), "it is not looked for again");
+        assert!(delays.restore(&delay("f", 9), 6, name));
     }
 
     #[cfg(feature = "journal")]

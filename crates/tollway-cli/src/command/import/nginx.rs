@@ -87,8 +87,9 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
         let text = format!("limit_req zone={}: no limit_req_zone of this file defines it", missing.zone);
         imported.leave_out(missing.zone_at, text);
     }
+    let computed = computed_variables(&directives);
     for directive in &directives {
-        if let Some(text) = left_out(directive, &zones, &directives) {
+        if let Some(text) = left_out(directive, &zones, &computed) {
             imported.leave_out(directive.at(), text);
         }
     }
@@ -306,7 +307,7 @@ impl Delay {
 }
 
 /// Returns what to say about a directive that concerns limits and has no counterpart.
-fn left_out(directive: &Directive, zones: &[Zone<'_>], directives: &[Directive]) -> Option<String> {
+fn left_out(directive: &Directive, zones: &[Zone<'_>], computed: &[ComputedVariable<'_>]) -> Option<String> {
     let said = || directive.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let why = match directive.name() {
         "limit_req" | "limit_req_zone" => return None,
@@ -317,8 +318,8 @@ fn left_out(directive: &Directive, zones: &[Zone<'_>], directives: &[Directive])
             _ => "the limits of this file deny, where nginx only logged",
         },
         "include" => "the file is not read; import it as well",
-        "map" | "geo" | "split_clients" => {
-            let zones = zones_computed_by(directive, zones, directives);
+        _ if computes_variable(directive) => {
+            let zones = zones_computed_by(directive, zones, computed);
             let names = zones.iter().map(|zone| zone.name).collect::<Vec<_>>().join(", ");
             return (!zones.is_empty())
                 .then(|| format!("{}: the proxy computes the id of zone {names}", said()));
@@ -332,24 +333,50 @@ fn left_out(directive: &Directive, zones: &[Zone<'_>], directives: &[Directive])
     Some(format!("{}: {why}", said()))
 }
 
+/// A variable that a `map` or the like computes.
+struct ComputedVariable<'a> {
+    name: &'a str,
+    /// The texts that it is computed from: what is looked up, and the values that it can have.
+    sources: Vec<&'a str>,
+}
+
+fn computes_variable(directive: &Directive) -> bool {
+    matches!(directive.name(), "map" | "geo" | "split_clients")
+}
+
+/// Returns the variables that are computed, in any order.
+fn computed_variables(directives: &[Directive]) -> Vec<ComputedVariable<'_>> {
+    let mut computed = HashMap::new();
+    for (index, directive) in directives.iter().enumerate() {
+        if computes_variable(directive)
+            && let [sources @ .., name] = directive.arguments()
+        {
+            let sources = sources.iter().map(|source| &*source.text).collect();
+            computed.insert(index, ComputedVariable { name: &name.text, sources });
+        } else if let Some(variable) = directive.parent.and_then(|parent| computed.get_mut(&parent))
+            && let [value] = directive.arguments()
+        {
+            variable.sources.push(&value.text);
+        }
+    }
+    computed.into_values().collect()
+}
+
 /// Returns the zones whose key has the variable that a `map` or the like computes, or one computed from it.
 fn zones_computed_by<'z, 'a>(
     map: &Directive,
     zones: &'z [Zone<'a>],
-    directives: &[Directive],
+    computed: &[ComputedVariable<'_>],
 ) -> Vec<&'z Zone<'a>> {
-    let computes = |directive: &&Directive| matches!(directive.name(), "map" | "geo" | "split_clients");
-    let maps: Vec<_> = directives.iter().filter(computes).collect();
     let mut variables: Vec<&str> = map.words.last().map(|word| word.text.as_str()).into_iter().collect();
     let mut known = 0;
     while known < variables.len() {
         let variable = variables[known];
         known += 1;
-        for map in &maps {
-            let [_, sources @ .., result] = &map.words[..] else { continue };
-            let is_source = sources.iter().any(|source| has_variable(&source.text, variable));
-            if is_source && !variables.contains(&result.text.as_str()) {
-                variables.push(&result.text);
+        for ComputedVariable { name, sources } in computed {
+            let is_source = sources.iter().any(|source| has_variable(source, variable));
+            if is_source && !variables.contains(name) {
+                variables.push(name);
             }
         }
     }
@@ -524,12 +551,17 @@ mod tests {
             map $site $key { default y; }
             map $host $keyring { default z; }
             limit_req_zone \"${key}\" zone=one:1m rate=1r/s;
-            limit_req_zone $key$uri zone=two:1m rate=1r/s;",
+            limit_req_zone $key$uri zone=two:1m rate=1r/s;
+            map $host $tenant { default x; }
+            map $uri $client { default anyone; /t \"${tenant}\"; }
+            limit_req_zone $client zone=three:1m rate=1r/s;",
         );
         let maps: Vec<_> = left_out.iter().filter(|text| text.contains(": map ")).collect();
         let expected = [
             "1: map $host $site: the proxy computes the id of zone one, two",
             "2: map $site $key: the proxy computes the id of zone one, two",
+            "6: map $host $tenant: the proxy computes the id of zone three",
+            "7: map $uri $client: the proxy computes the id of zone three",
         ];
         assert_eq!(maps, expected);
     }

@@ -18,8 +18,8 @@ pub(super) struct BillParts<'a> {
 }
 
 impl BillParts<'_> {
-    /// Returns the path of the charge or rule that an error is about, such as `charges[1]`. `None` if it is about no
-    /// one of them, or about the request itself.
+    /// Returns the path of the charge or rule that an error is about, such as `charges[1]`. `None` if the error is not
+    /// about one charge or rule.
     pub(super) fn path(&self, error: &ServiceError, policy: &Policy) -> Option<String> {
         match error {
             ServiceError::Limiter(LimiterError::Charge(_)) => {

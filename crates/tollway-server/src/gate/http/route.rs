@@ -754,9 +754,9 @@ fn problem(
 ) -> ProblemDetails {
     match error {
         ServiceError::Denied(denied) => denial_of(&denied, worker),
-        ServiceError::Limiter(LimiterError::Charge(error)) => peer.caller.without_names(error).into(),
+        ServiceError::Limiter(LimiterError::Charge(error)) => peer.caller.hide_other_limits(error).into(),
         ServiceError::Limiter(LimiterError::Bill(error)) => error.into(),
-        ServiceError::Limiter(LimiterError::Rule(error)) => peer.caller.without_rules(error).into(),
+        ServiceError::Limiter(LimiterError::Rule(error)) => peer.caller.hide_other_rules(error).into(),
         error if peer.may_see_addresses(request) => {
             ProblemDetails::store_unreachable(&ErrorChain(&error).to_string())
         }

@@ -163,7 +163,7 @@ impl KeyFileError {
 
 /// Checks that the keys of a text gate can be used, as a server does when it starts. Returns a warning if everybody can
 /// read the file.
-pub fn check_key_file(path: &Path) -> Result<Option<String>, KeyFileError> {
+pub(in crate::gate) fn check_key_file(path: &Path) -> Result<Option<String>, KeyFileError> {
     read_keys(&mut ContentWatch::default(), path)?;
     Ok(can_be_read_by_everybody(path).then(|| format!("{PUBLIC_KEYS}: {}", path.display())))
 }

@@ -81,8 +81,8 @@ impl RespService {
                 denied_text(&denied)
             }
             ServiceError::Limiter(LimiterError::Store(error)) => self.store_error(caller, &error),
-            ServiceError::Limiter(LimiterError::Charge(error)) => chain(&caller.without_names(error)),
-            ServiceError::Limiter(LimiterError::Rule(error)) => chain(&caller.without_rules(error)),
+            ServiceError::Limiter(LimiterError::Charge(error)) => chain(&caller.hide_other_limits(error)),
+            ServiceError::Limiter(LimiterError::Rule(error)) => chain(&caller.hide_other_rules(error)),
             ServiceError::Limiter(error) => chain(&error),
         });
         match answer? {

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::Range;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use tollway_core::{Charge, ChargeRequest, ErrorChain, InlineLimit, RuleRequest, Verb};
@@ -10,7 +11,7 @@ use tollway_wire::resp::{
     ThrottleTemplate, ThrottleUse, TollRequest, Words, decode,
 };
 
-use super::{BATCH, RespConnection, RespService};
+use super::{BATCH, RespConnection, RespService, Transaction};
 use crate::caller::AccessDenied;
 use crate::service::CountedPolicy;
 use crate::tokens::Scope;
@@ -337,9 +338,9 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::Auth { user: Some(b"default"), .. } => self.reply(|reply| reply.simple("OK")),
             RespCommand::Auth { user: Some(_), .. } => self.error(&WRONG_USER),
             RespCommand::Auth { user: None, .. } => self.error(&NO_PASSWORD),
-            RespCommand::Select(b"0") => self.reply(|reply| reply.simple("OK")),
-            RespCommand::Select(number) if number.iter().all(u8::is_ascii_digit) => self.error(&ONE_DATABASE),
-            RespCommand::Select(_) => self.error(&NO_DATABASE),
+            RespCommand::Select(Some(0)) => self.reply(|reply| reply.simple("OK")),
+            RespCommand::Select(Some(_)) => self.error(&ONE_DATABASE),
+            RespCommand::Select(None) => self.error(&NO_DATABASE),
             RespCommand::Client(command) => self.add_client(command),
             RespCommand::Commands => self.reply(resp::put_commands),
             RespCommand::CommandCount => self.reply(|reply| reply.integer(resp::COMMANDS.len() as i64)),
@@ -347,7 +348,7 @@ impl<'s, 'a> Collector<'s, 'a> {
             RespCommand::ConfigGet => self.reply(|reply| reply.map(0)),
             RespCommand::Info => self.reply(|reply| resp::put_info(env!("CARGO_PKG_VERSION"), reply)),
             RespCommand::Multi => {
-                self.connection.transaction = Some(Box::default());
+                self.connection.transaction = Some(Box::new(Transaction::new(Instant::now())));
                 self.reply(|reply| reply.simple("OK"));
             }
             RespCommand::Exec => self.error(&NOTHING_TO_EXECUTE),
@@ -370,7 +371,7 @@ impl<'s, 'a> Collector<'s, 'a> {
                 match self.policy.policy().charge(asked.limit, asked.id, asked.cost) {
                     Ok(charge) => self.collected.asked.push(Asked::Toll(charge)),
                     Err(error) => {
-                        let error = self.connection.caller(&self.service.auth).without_names(error);
+                        let error = self.connection.caller(&self.service.auth).hide_other_limits(error);
                         self.error(&format_args!("ERR {}", ErrorChain(&error)));
                     }
                 }
@@ -426,7 +427,10 @@ impl<'s, 'a> Collector<'s, 'a> {
                 transaction.abort();
                 self.error(&NOT_IN_TRANSACTION);
             }
-            _ if transaction.is_aborted => self.reply(|reply| reply.simple("QUEUED")),
+            _ if transaction.is_aborted => {
+                self.queued += 1;
+                self.reply(|reply| reply.simple("QUEUED"));
+            }
             _ if transaction.bytes.len() + bytes.len() > max => {
                 transaction.abort();
                 self.error(&TRANSACTION_TOO_LONG);

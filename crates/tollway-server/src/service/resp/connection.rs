@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use tollway_wire::resp::RespVersion;
 
@@ -32,8 +33,10 @@ pub(crate) struct RespConnection {
 }
 
 /// The commands of a transaction, as they arrived.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Transaction {
+    /// The time of `MULTI`.
+    began: Instant,
     pub(super) bytes: Vec<u8>,
     pub(super) commands: usize,
     /// The number of bytes whose commands are executed.
@@ -43,9 +46,13 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
+    pub(super) const fn new(began: Instant) -> Self {
+        Self { began, bytes: Vec::new(), commands: 0, executed: 0, is_aborted: false }
+    }
+
     /// Notes that a command was refused. The others will not be executed, so they need no memory.
     pub(super) fn abort(&mut self) {
-        *self = Self { is_aborted: true, ..Self::default() };
+        *self = Self { is_aborted: true, ..Self::new(self.began) };
     }
 }
 
@@ -73,8 +80,13 @@ impl RespConnection {
     }
 
     /// Returns whether a transaction has begun and not ended.
-    pub(crate) const fn is_in_transaction(&self) -> bool {
+    pub(super) const fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
+    }
+
+    /// Returns the time at which the transaction began, if the connection is in one.
+    pub(crate) fn transaction_began(&self) -> Option<Instant> {
+        self.transaction.as_ref().map(|transaction| transaction.began)
     }
 
     /// Makes the connection as it was at its start.

@@ -45,7 +45,7 @@ impl TrustedNetworks {
     }
 
     /// Returns whether every address of IPv4, or of IPv6, is in one of the networks: `0.0.0.0/0`, or both halves of it.
-    pub fn contain_everybody(&self) -> bool {
+    pub fn cover_all_addresses(&self) -> bool {
         let networks = self.0.as_deref().unwrap_or_default();
         let numbers = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
@@ -168,9 +168,9 @@ mod tests {
             (&["8000::/1", "::/1"], true),
         ] {
             let list: TrustedNetworks = networks.iter().map(|text| text.parse().unwrap()).collect();
-            assert_eq!(list.contain_everybody(), expected, "{networks:?}");
+            assert_eq!(list.cover_all_addresses(), expected, "{networks:?}");
         }
-        assert!(!TrustedNetworks::LOCAL.contain_everybody());
+        assert!(!TrustedNetworks::LOCAL.cover_all_addresses());
     }
 
     #[test]

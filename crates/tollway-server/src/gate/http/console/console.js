@@ -171,6 +171,7 @@ const limitKey = ({ kind, name, limit }) => JSON.stringify([kind, name ?? limit]
 /** Formats seconds as a person says them, and as `tollway top` does: `0.046 s`, `41 s`, `5 min 41 s`, `3 d 4 h`. */
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
+  if (0 < seconds && seconds < 1e-6) return "<1 µs";
   if (seconds < 10) return `${Number(seconds.toPrecision(2))} s`;
   const whole = Math.ceil(seconds);
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];

@@ -9,7 +9,8 @@ local token_bucket = {}
 local function convert(owed_s, owed_n, from, to, fill_s, fill_n)
   local from_s, from_n = split(from)
   local to_s, to_n = split(to)
-  -- The loop below would not end. Neither is a unit that we write: all units count as used.
+  -- We never write a unit of zero or so large a debt, and the loop below would not end: if one is found, count the
+  -- bucket as empty.
   if (from_s == 0 and from_n == 0) or not less(owed_s, owed_n, 18446744073, 709551615) then
     return fill_s, fill_n, ''
   end
