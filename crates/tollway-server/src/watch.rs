@@ -9,6 +9,7 @@
 //! Each worker has a lock of its own, which is contended only while somebody reads: the counts are copied under it, and
 //! merged without it. Time comes from the sampler, ten times a second: a decision reads no clock for being watched.
 
+mod decision_sampler;
 mod denials;
 mod feed;
 mod generations;
@@ -29,6 +30,7 @@ use tollway::engine::Engine;
 use tollway_core::{Bill, Charge, Nanos, Policy};
 use tollway_wire::http::{LastDenial, SubjectKind, TopBy, TopEntry, TopReport};
 
+use self::decision_sampler::{DecisionSampler, ONE_BY_ONE};
 use self::denials::{Denial, LAST, LastDenials};
 pub(crate) use self::feed::{LiveFeed, LiveWatcher};
 use self::generations::{Generations, SECONDS, oldest_shown};
@@ -64,17 +66,63 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerWatch {
-    denied: Generations,
-    spent: Generations,
+    /// The tick of the last batch, in milliseconds since the start.
+    tick: u64,
+    denied: WatchedCounts,
+    spent: WatchedCounts,
     last: LastDenials,
+}
+
+/// The counts of one worker for one list, and what chooses the decisions that are counted.
+#[derive(Debug)]
+struct WatchedCounts {
+    sampler: DecisionSampler,
+    generations: Generations,
+}
+
+impl Default for WatchedCounts {
+    /// Seeds the sampler at random. Each has a seed of its own: the samples of workers are added up, so they must not
+    /// depend on each other.
+    fn default() -> Self {
+        let sampler = DecisionSampler::new(RandomState::new().hash_one("sampler"));
+        Self { sampler, generations: Generations::default() }
+    }
+}
+
+impl WatchedCounts {
+    /// Adds amounts to the counts of ids.
+    #[inline(never)]
+    fn add_all(&mut self, generation: u64, pending: &mut PendingCounts<'_>) {
+        self.generations.add_all(generation, pending);
+        pending.clear();
+    }
+
+    /// Adds what is pending, and what was sampled and skipped.
+    #[inline]
+    fn finish(&mut self, generation: u64, pending: &mut PendingCounts<'_>) {
+        if !pending.is_empty() {
+            self.add_all(generation, pending);
+        }
+        if self.sampler.has_units() {
+            self.generations.add_units(generation, self.sampler.take_units());
+        }
+    }
 }
 
 impl WorkerWatch {
     const fn of(&self, by: TopBy) -> &Generations {
         match by {
-            TopBy::Denied => &self.denied,
-            TopBy::Spent => &self.spent,
+            TopBy::Denied => &self.denied.generations,
+            TopBy::Spent => &self.spent.generations,
         }
+    }
+
+    #[cold]
+    fn start_tick(&mut self, millis: u64) {
+        self.tick = millis;
+        self.denied.sampler.start_tick(ONE_BY_ONE);
+        self.spent.sampler.start_tick(ONE_BY_ONE);
+        self.last.start_tick();
     }
 }
 
@@ -125,7 +173,10 @@ impl Watch {
             return None;
         }
         let millis = self.millis.load(Ordering::Relaxed);
-        let worker = self.lock(worker)?;
+        let mut worker = self.lock(worker)?;
+        if worker.tick != millis {
+            worker.start_tick(millis);
+        }
         let (generation, denied, spent) = (generation(millis), ArrayVec::new(), ArrayVec::new());
         Some(Recorder { watch: self, worker, millis, generation, denied, spent })
     }
@@ -254,47 +305,50 @@ impl<'w> Recorder<'w> {
         cost: u64,
         retry: Option<Nanos>,
     ) {
-        let hash = self.watch.key.hash(subject, id);
-        self.worker.denied.prefetch(hash);
-        self.denied.push(Added { hash, subject, id, amount: 1 });
-        if self.denied.is_full() {
-            self.count_denied();
+        if !self.worker.last.is_full() {
+            self.worker.last.push(self.millis, gate, subject, id, cost, retry);
         }
-        self.worker.last.push(self.millis, gate, subject, id, cost, retry);
+        if !self.worker.denied.sampler.skips(1) {
+            self.count_denied(subject, id);
+        }
     }
 
     /// Records the cost of a request that was allowed.
     #[inline]
     pub(crate) fn spent(&mut self, subject: Subject, id: &'w [u8], cost: u64) {
-        let hash = self.watch.key.hash(subject, id);
-        self.worker.spent.prefetch(hash);
-        self.spent.push(Added { hash, subject, id, amount: cost });
-        if self.spent.is_full() {
-            self.count_spent();
+        if !self.worker.spent.sampler.skips(cost) {
+            self.count_spent(subject, id, cost);
+        }
+    }
+
+    // Not inlined, as the next one: otherwise the callers are too large to be inlined, and then a decision that is
+    // skipped takes three times as long.
+    #[inline(never)]
+    fn count_denied(&mut self, subject: Subject, id: &'w [u8]) {
+        let (hash, counts) = (self.watch.key.hash(subject, id), &mut self.worker.denied);
+        counts.generations.prefetch(hash);
+        self.denied.push(Added { hash, subject, id, amount: counts.sampler.amount(1) });
+        if self.denied.is_full() {
+            counts.add_all(self.generation, &mut self.denied);
         }
     }
 
     #[inline(never)]
-    fn count_denied(&mut self) {
-        self.worker.denied.add_all(self.generation, &self.denied);
-        self.denied.clear();
-    }
-
-    #[inline(never)]
-    fn count_spent(&mut self) {
-        self.worker.spent.add_all(self.generation, &self.spent);
-        self.spent.clear();
+    fn count_spent(&mut self, subject: Subject, id: &'w [u8], cost: u64) {
+        let (hash, counts) = (self.watch.key.hash(subject, id), &mut self.worker.spent);
+        counts.generations.prefetch(hash);
+        self.spent.push(Added { hash, subject, id, amount: counts.sampler.amount(cost) });
+        if self.spent.is_full() {
+            counts.add_all(self.generation, &mut self.spent);
+        }
     }
 }
 
 impl Drop for Recorder<'_> {
     fn drop(&mut self) {
-        if !self.denied.is_empty() {
-            self.count_denied();
-        }
-        if !self.spent.is_empty() {
-            self.count_spent();
-        }
+        let WorkerWatch { denied, spent, .. } = &mut *self.worker;
+        denied.finish(self.generation, &mut self.denied);
+        spent.finish(self.generation, &mut self.spent);
     }
 }
 

@@ -31,20 +31,30 @@ pub(crate) struct LastDenials {
     ring: Vec<Denial>,
     /// The place of the next denial. In a full ring it has the oldest one.
     next: usize,
-    /// The time of the newest denial, and the number of those that have it.
-    newest: (u64, usize),
+    /// The number of denials that were added in this tick.
+    of_tick: usize,
 }
 
 impl LastDenials {
     /// The bytes that a full ring has.
     pub(crate) const SIZE: usize = LAST * size_of::<Denial>();
 
-    /// Adds a denial, instead of the oldest one if the ring is full. Of one time, it takes as many as fill the ring: a
-    /// server that denies a million a second would spend more on this list than on denying, and nobody could read it.
+    /// Starts a tick, of which as many denials are kept as fill the ring: a server that denies a million a second would
+    /// spend more on this list than on denying, and nobody could read it.
+    pub(crate) const fn start_tick(&mut self) {
+        self.of_tick = 0;
+    }
+
+    /// Returns whether no more denials of this tick are kept.
+    #[inline]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.of_tick == LAST
+    }
+
+    /// Adds a denial, instead of the oldest one if the ring is full. Ask [`is_full`](Self::is_full) before.
     ///
     /// It is written where it stays: most of a [`Denial`] is room for a long id, and all of it would be copied to build
     /// one and to move it here.
-    #[inline]
     pub(crate) fn push(
         &mut self,
         at: u64,
@@ -54,14 +64,7 @@ impl LastDenials {
         cost: u64,
         retry: Option<Nanos>,
     ) {
-        let (time, of_time) = &mut self.newest;
-        if *time != at {
-            (*time, *of_time) = (at, 0);
-        }
-        if *of_time == LAST {
-            return;
-        }
-        *of_time += 1;
+        self.of_tick += 1;
         if self.next == self.ring.len() {
             self.add_place();
         }
@@ -97,16 +100,18 @@ mod tests {
         let mut last = LastDenials::default();
         for at in 0..250 {
             let id = format!("{}{at}", "long".repeat(usize::try_from(at % 3).unwrap()));
+            last.start_tick();
             last.push(at, "http", Subject::default(), id.as_bytes(), 1, None);
             let kept = last.to_vec();
             let times: Vec<_> = kept.iter().map(|denial| denial.at).collect();
             assert_eq!(times, ((at + 1).saturating_sub(100)..=at).rev().collect::<Vec<_>>());
             assert_eq!(kept[0].id.bytes(), id.as_bytes());
         }
-        (0..250).for_each(|_| last.push(250, "http", Subject::default(), b"many", 1, None));
+        last.start_tick();
+        while !last.is_full() {
+            last.push(250, "http", Subject::default(), b"many", 1, None);
+        }
         assert!(last.to_vec().iter().all(|denial| denial.at == 250));
-        last.push(250, "http", Subject::default(), b"one more", 1, None);
-        assert!(last.to_vec().iter().all(|denial| denial.id.bytes() == b"many"));
         assert!(last.ring.capacity() * size_of::<Denial>() <= LastDenials::SIZE);
     }
 }

@@ -9,6 +9,7 @@
 //! The window that is shown starts where the oldest generation starts, so its bounds are sums of bounds, and they hold.
 //! Halving all counts from time to time would need less memory, but then no number says which time it is about.
 
+use super::decision_sampler::SampledUnits;
 use super::sketch::{Added, Cells, IdHash, ShortId, Sketch, SketchCounts};
 
 /// The number of generations that are kept, the current one included.
@@ -56,6 +57,12 @@ impl Generations {
         } else {
             sketch.add_all_without_cells(added);
         }
+    }
+
+    /// Adds units that were not counted one by one, in this generation.
+    #[inline(never)]
+    pub(crate) fn add_units(&mut self, generation: u64, units: SampledUnits) {
+        current(&mut self.kept[place(generation)], generation).add_units(units);
     }
 
     /// Starts to fetch what [`add_all`](Self::add_all) reads of an id first.

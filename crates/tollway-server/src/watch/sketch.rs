@@ -16,13 +16,16 @@
 //!
 //! Whatever comes, `count - error <= true <= count` for an id that has a place, and `true <= threshold` of its set for
 //! one that has none: an id that never had a place is below its cell, and one that lost it had the smallest count. The
-//! threshold never falls. So every bound that is shown holds, and not only probably. An id loses its place only if all
-//! sixteen of its set have counts as large as its own. The hash is keyed with random numbers, so nobody can choose ids
-//! that share a set.
+//! threshold never falls. So these bounds of what was counted are certain. An id loses its place only if all sixteen
+//! of its set have counts as large as its own. The hash is keyed with random numbers, so nobody can choose ids that
+//! share a set.
 //!
 //! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
+//! It does not know either what was left out: on a busy worker, [`DecisionSampler`] tells it one unit in 16, times 16.
+//! Whoever shows bounds widens them by [`SampledUnits::widen`], so that they are bounds of what an id used.
 //!
 //! [`Generations`]: super::generations::Generations
+//! [`DecisionSampler`]: super::decision_sampler::DecisionSampler
 
 mod cells;
 
@@ -32,6 +35,7 @@ use std::hash::{BuildHasher, RandomState};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
 pub(crate) use self::cells::Cells;
+use super::decision_sampler::SampledUnits;
 
 /// The number of places in a set: their tags are one cache line.
 const WAYS: usize = 16;
@@ -157,6 +161,7 @@ pub(crate) struct Sketch {
     sets: Box<[Set; SETS]>,
     bounds: SetBounds,
     ids: Box<[ShortId]>,
+    units: SampledUnits,
 }
 
 /// The places of the ids whose hash chooses this set. An empty place has a count of 0.
@@ -175,8 +180,8 @@ struct Set {
 /// and it stays in the first cache.
 #[derive(Clone, Debug)]
 struct SetBounds {
-    /// The sum of all amounts.
-    total: u64,
+    /// The sum of all amounts that were counted.
+    counted: u64,
     /// The smallest count of each set.
     smallest: [u64; SETS],
     /// A bit for each set: 1 if an id was counted there that has no place, or has none with its exact count.
@@ -184,7 +189,7 @@ struct SetBounds {
 }
 const _: () = assert!(SETS <= u64::BITS as usize);
 
-/// The bounds of what one id used.
+/// The bounds of what one id used, or of what was counted of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounded {
     pub(crate) min: u64,
@@ -204,7 +209,7 @@ pub(crate) struct PlacedId {
     pub(crate) hash: IdHash,
     pub(crate) subject: Subject,
     pub(crate) bounds: Bounded,
-    /// The most that it could have used there without a place.
+    /// The most that could have been counted of it there without a place.
     pub(crate) max_without_place: u64,
 }
 
@@ -213,6 +218,7 @@ pub(crate) struct PlacedId {
 pub(crate) struct SketchCounts {
     sets: Box<[Set; SETS]>,
     bounds: SetBounds,
+    units: SampledUnits,
 }
 
 impl Set {
@@ -262,14 +268,14 @@ impl Set {
 }
 
 impl SetBounds {
-    const EMPTY: Self = Self { total: 0, smallest: [0; SETS], inexact: 0 };
+    const EMPTY: Self = Self { counted: 0, smallest: [0; SETS], inexact: 0 };
 
     /// Returns the count from which on an id of this set takes a place: none, as long as a place is free.
     #[inline]
     fn threshold(&self, set: usize) -> u64 {
         match self.smallest[set] {
             0 => 0,
-            smallest => smallest.max(self.total / SHARE_MIN),
+            smallest => smallest.max(self.counted / SHARE_MIN),
         }
     }
 
@@ -279,7 +285,7 @@ impl SetBounds {
         self.inexact |= 1 << set;
     }
 
-    /// Returns the most that an id of this set can have used if it has no place.
+    /// Returns the most that can have been counted of an id of this set if it has no place.
     fn max_without_place(&self, set: usize) -> u64 {
         if self.inexact >> set & 1 == 0 { 0 } else { self.threshold(set) }
     }
@@ -287,18 +293,22 @@ impl SetBounds {
 
 impl Sketch {
     /// The bytes that one sketch has.
-    pub(crate) const SIZE: usize =
-        SETS * size_of::<Set>() + PLACES * size_of::<ShortId>() + size_of::<SetBounds>();
+    pub(crate) const SIZE: usize = SETS * size_of::<Set>()
+        + PLACES * size_of::<ShortId>()
+        + size_of::<SetBounds>()
+        + size_of::<SampledUnits>();
 
     pub(crate) fn new() -> Self {
         let (sets, ids) = (Box::new([Set::EMPTY; SETS]), vec![ShortId::EMPTY; PLACES]);
-        Self { sets, bounds: SetBounds::EMPTY, ids: ids.into_boxed_slice() }
+        let (bounds, units) = (SetBounds::EMPTY, SampledUnits::default());
+        Self { sets, bounds, ids: ids.into_boxed_slice(), units }
     }
 
     /// Forgets everything. The ids stay in memory until their places are taken again, and nothing shows them.
     pub(crate) fn clear(&mut self) {
         self.sets.fill(Set::EMPTY);
         self.bounds = SetBounds::EMPTY;
+        self.units = SampledUnits::default();
     }
 
     /// Adds amounts to the counts of ids.
@@ -326,11 +336,16 @@ impl Sketch {
         }
     }
 
+    /// Adds units that were not counted one by one. The amounts of those that were sampled are added as well.
+    pub(crate) fn add_units(&mut self, units: SampledUnits) {
+        self.units = self.units.and(units);
+    }
+
     /// Adds amounts to the sum of all, before they are added to ids: a threshold that rises a little early is as true.
     #[inline]
     fn add_to_total(&mut self, added: &[Added<'_>]) {
         let amounts = added.iter().map(|added| added.amount);
-        self.bounds.total = amounts.fold(self.bounds.total, u64::saturating_add);
+        self.bounds.counted = amounts.fold(self.bounds.counted, u64::saturating_add);
     }
 
     /// Adds an amount to an id that has a place, or takes one.
@@ -408,14 +423,19 @@ impl Sketch {
     }
 
     pub(crate) fn counts(&self) -> SketchCounts {
-        SketchCounts { sets: self.sets.clone(), bounds: self.bounds.clone() }
+        SketchCounts { sets: self.sets.clone(), bounds: self.bounds.clone(), units: self.units }
     }
 }
 
 impl SketchCounts {
-    /// Returns the sum of all amounts, which is exact.
+    /// Returns the sum of everything that was used, which is exact.
     pub(crate) const fn total(&self) -> u64 {
-        self.bounds.total
+        self.units.total(self.bounds.counted)
+    }
+
+    /// Returns the units that were not counted one by one. All bounds of these counts are of what was counted.
+    pub(crate) const fn units(&self) -> SampledUnits {
+        self.units
     }
 
     /// Returns the ids that have a place.
@@ -432,12 +452,12 @@ impl SketchCounts {
         })
     }
 
-    /// Returns the most that an id of each set can have used if it has no place.
+    /// Returns the most that can have been counted of an id of each set if it has no place.
     pub(crate) fn max_without_place(&self) -> impl Iterator<Item = u64> {
         (0..SETS).map(|set| self.bounds.max_without_place(set))
     }
 
-    /// Returns the bounds of an id, whether it has a place or not.
+    /// Returns the bounds of what was counted of an id, whether it has a place or not.
     #[cfg(test)]
     pub(crate) fn bounds(&self, hash: IdHash) -> Bounded {
         let set = &self.sets[hash.set()];
@@ -445,9 +465,9 @@ impl SketchCounts {
         set.find(hash).map_or(without_place, |way| set.bounds(way))
     }
 
-    /// Returns whether every count is exact: every id has a place, and none has lost it.
+    /// Returns whether every count is exact: everything was counted, every id has a place, and none has lost it.
     pub(crate) const fn is_exact(&self) -> bool {
-        self.bounds.inexact == 0
+        self.bounds.inexact == 0 && self.units.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::decision_sampler::SampledUnits;
 use super::sketch::{Bounded, IdHash, PlacedId, SETS, SketchCounts, Subject};
 
 /// The ids with the largest counts, merged.
@@ -23,7 +24,8 @@ pub(crate) struct Entry {
     pub(crate) bounds: Bounded,
 }
 
-/// The sums of an id's bounds. They are wider than a count, so that they need not saturate before the end.
+/// The sums of the bounds of what was counted of an id. They are wider than a count, so that they need not saturate
+/// before the end.
 struct Sums {
     subject: Subject,
     min: u128,
@@ -35,7 +37,11 @@ struct Sums {
 /// The bounds of an id are the sums of its bounds in all parts. A part in which it has no place has a bound of its own,
 /// which is the same for all ids of a set. So the sums of those are the start for each id, and only the parts in which
 /// it has a place are corrected. Asking every part about every id would take the square of the number of workers.
+///
+/// They are bounds of what was counted. What an id used is within the bounds that are widened by what was left out: of
+/// the sums, because the more samples, the smaller is the share that chance can change.
 pub(crate) fn merge(counts: &[SketchCounts], wanted: impl Fn(Subject) -> bool) -> Merged {
+    let units = counts.iter().map(SketchCounts::units).fold(SampledUnits::default(), SampledUnits::and);
     let mut without_place = [0_u128; SETS];
     for part in counts {
         without_place.iter_mut().zip(part.max_without_place()).for_each(|(sum, max)| *sum += u128::from(max));
@@ -51,7 +57,7 @@ pub(crate) fn merge(counts: &[SketchCounts], wanted: impl Fn(Subject) -> bool) -
     }
     let count = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
     let entry = |(hash, Sums { subject, min, max })| {
-        let bounds = Bounded { min: count(min), max: count(max) };
+        let bounds = units.widen(Bounded { min: count(min), max: count(max) });
         Entry { hash, subject, bounds }
     };
     let mut top: Vec<Entry> = ids.into_iter().map(entry).collect();
