@@ -73,12 +73,12 @@ fn no_order_takes_more_of_many_places_than_there_are() {
 
 /// Adds one to both words of the hot bucket 7, if it is there.
 fn add_one(hot: &HotBucket) -> bool {
-    while let Some(read) = hot.read(7) {
+    while let Some(read) = hot.read(7, 2) {
         let [first, second] = read.words;
         // Another bucket that is put here has such words.
         assert!(first < 100, "the words of another bucket");
         assert_eq!(first, second, "the words of two states");
-        if hot.replace(read, [first + 1, second + 1]) {
+        if hot.replace(read, [first + 1, second + 1], 2) {
             return true;
         }
     }

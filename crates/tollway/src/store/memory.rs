@@ -658,12 +658,12 @@ impl Memory {
         let number = self.shards.number(hash);
         let (hot, tag) = (self.shards.hot(number), hash.tag());
         if hot.is(tag.to_word()) {
-            while let Some(read) = hot.read(tag.to_word())
+            while let Some(read) = hot.read(tag.to_word(), B::WORDS)
                 && let Some(mut bucket) = B::from_hot(read.words)
             {
                 let decision = bucket.charge(limit, cost, now);
                 let words = bucket.to_hot().unwrap_or(read.words);
-                if words == read.words || hot.replace(read, words) {
+                if words == read.words || hot.replace(read, words, B::WORDS) {
                     return decision;
                 }
             }

@@ -32,6 +32,9 @@ pub(super) trait StoredBucket: Bucket + 'static {
 
     const CHUNK_SLOTS: usize;
 
+    /// The number of words that a bucket is made of; 0 if it is something else.
+    const WORDS: usize;
+
     fn slot(self, tag: Tag) -> Self::Slot;
 
     fn tag(slot: &Self::Slot) -> Tag;
@@ -96,6 +99,7 @@ macro_rules! packed {
             type Chunk = PooledChunk;
 
             const CHUNK_SLOTS: usize = slots_per_chunk(size_of::<Self::Slot>());
+            const WORDS: usize = $words;
 
             #[inline]
             fn slot(self, tag: Tag) -> Self::Slot {
@@ -221,6 +225,7 @@ impl StoredBucket for SlidingLogState {
     type Chunk = Box<[LogSlot]>;
 
     const CHUNK_SLOTS: usize = slots_per_chunk(size_of::<LogSlot>());
+    const WORDS: usize = 0;
 
     fn slot(self, tag: Tag) -> LogSlot {
         LogSlot { tag, log: self }

@@ -53,12 +53,12 @@ impl HotBucket {
         self.tag.load(Ordering::Relaxed) == tag
     }
 
-    /// Returns the words of a bucket, if it is here.
+    /// Returns the words of a bucket that has this many, if it is here.
     #[inline]
-    pub(crate) fn read(&self, tag: u64) -> Option<HotState> {
+    pub(crate) fn read(&self, tag: u64, len: usize) -> Option<HotState> {
         loop {
             let version = self.version.load(Ordering::Acquire);
-            let (there, words) = (self.tag.load(Ordering::Relaxed), self.words());
+            let (there, words) = (self.tag.load(Ordering::Relaxed), self.words(len));
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 return (there == tag).then_some(HotState { version, words });
@@ -67,12 +67,13 @@ impl HotBucket {
         }
     }
 
-    /// Stores other words in the place of those that were read. Returns false if anything has changed since then.
+    /// Stores this many other words in the place of those that were read. Returns false if anything has changed since
+    /// then.
     #[inline]
-    pub(crate) fn replace(&self, read: HotState, words: HotWords) -> bool {
+    pub(crate) fn replace(&self, read: HotState, words: HotWords, len: usize) -> bool {
         let begun = self.begin(read.version);
         if begun {
-            self.set_words(words);
+            self.set_words(words, len);
             self.end(read.version);
         }
         begun
@@ -82,7 +83,7 @@ impl HotBucket {
     pub(crate) fn put(&self, tag: u64, words: HotWords, place: usize) {
         self.change(|| {
             self.tag.store(tag, Ordering::Relaxed);
-            self.set_words(words);
+            self.set_words(words, WORDS);
             self.place.store(place, Ordering::Relaxed);
         });
     }
@@ -99,19 +100,20 @@ impl HotBucket {
     fn take_out(&self) -> (HotWords, usize) {
         self.change(|| {
             self.tag.store(NONE, Ordering::Relaxed);
-            (self.words(), self.place.load(Ordering::Relaxed))
+            (self.words(WORDS), self.place.load(Ordering::Relaxed))
         })
     }
 
     #[inline]
-    fn words(&self) -> HotWords {
-        [self.words[0].load(Ordering::Relaxed), self.words[1].load(Ordering::Relaxed)]
+    fn words(&self, len: usize) -> HotWords {
+        std::array::from_fn(|at| if at < len { self.words[at].load(Ordering::Relaxed) } else { 0 })
     }
 
     #[inline]
-    fn set_words(&self, [first, second]: HotWords) {
-        self.words[0].store(first, Ordering::Relaxed);
-        self.words[1].store(second, Ordering::Relaxed);
+    fn set_words(&self, words: HotWords, len: usize) {
+        for (stored, word) in self.words.iter().zip(words).take(len) {
+            stored.store(word, Ordering::Relaxed);
+        }
     }
 
     /// Runs `change` while nobody replaces the words.
