@@ -17,5 +17,5 @@ mod view;
 mod words;
 
 pub use app::App;
-pub use run::{run, terminal_width};
+pub use run::{restore, run, terminal_width};
 pub use screen::{Theme, text};

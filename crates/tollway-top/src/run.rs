@@ -20,6 +20,12 @@ pub fn terminal_width() -> Option<u16> {
     ratatui::crossterm::terminal::size().ok().map(|(columns, _)| columns)
 }
 
+/// Leaves the terminal as it was, for a program that ends while [`run`] shows something. A terminal that is closed
+/// already is no error.
+pub fn restore() {
+    let _ = ratatui::try_restore();
+}
+
 /// Shows the events of a stream in the terminal until a key or `should_stop` ends it, and connects again with the
 /// client when the stream ends. The terminal is restored, also after a panic.
 pub fn run(

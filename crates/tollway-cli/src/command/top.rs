@@ -13,7 +13,7 @@ use tollway_top::{App, Theme};
 
 use super::Outcome;
 use super::arguments::AdminServer;
-use super::interrupt::Interrupt;
+use super::interrupt::{Interrupt, exit_on_hangup};
 use crate::output::print_line;
 
 /// The columns of a screen as text, if standard output is not a terminal.
@@ -68,8 +68,8 @@ impl Top {
             let width = self.width.or_else(|| terminal_width(is_terminal)).unwrap_or(TEXT_WIDTH);
             print_line(tollway_top::text(&first_screen(stream)?, width).as_bytes())?;
         } else {
-            let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-            let interrupt = Interrupt::catch(&signals)?;
+            let interrupt = Interrupt::catch(&[SignalKind::interrupt(), SignalKind::terminate()])?;
+            exit_on_hangup(tollway_top::restore)?;
             let theme = Theme { has_colors: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) };
             let should_stop = || interrupt.check().is_break();
             tollway_top::run(client, stream, theme, should_stop).context("cannot use this terminal")?;

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::{env, fs};
 
@@ -98,8 +98,10 @@ struct Terminal {
 
 impl Terminal {
     fn open() -> Self {
+        static OPENED: AtomicU32 = AtomicU32::new(0);
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
         // The path of a socket has at most 108 bytes.
-        let socket = env::temp_dir().join(format!("tollway-top-{}", std::process::id()));
+        let socket = env::temp_dir().join(format!("tollway-top-{}-{number}", std::process::id()));
         let terminal = Self { socket: socket.to_str().unwrap().to_owned() };
         let opened = terminal.tmux(&["new-session", "-d", "-x", "100", "-y", "30", "env PS1='ready> ' sh"]);
         assert!(opened.status.success(), "{}", String::from_utf8_lossy(&opened.stderr));
@@ -201,6 +203,21 @@ fn a_terminal_shows_the_server_and_is_restored() {
     eventually("the end of the program", || !signal("-0"));
     terminal.enter("stty -a | tr ' ' '\\n' | grep -cx -e echo -e icanon");
     terminal.wait_for("\n2\n");
+}
+
+/// Without a shell between them, only the program itself is told that the terminal is closed.
+#[test]
+fn a_terminal_that_is_closed_ends_the_program() {
+    let serving = serve(&[]);
+    let terminal = Terminal::open();
+    let pid = file("pid", "");
+    let program = env!("CARGO_BIN_EXE_tollway");
+    terminal.enter(&format!("exec sh -c 'echo $$ > {pid}; exec {program} top --addr {}'", serving.admin));
+    terminal.wait_for("LIMITS by requests");
+    let pid = fs::read_to_string(&pid).unwrap();
+    drop(terminal);
+    let is_there = || Command::new("kill").args(["-0", pid.trim()]).output().unwrap().status.success();
+    eventually("the end of the program", || !is_there());
 }
 
 #[test]
