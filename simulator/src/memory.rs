@@ -226,6 +226,14 @@ impl MemoryProcess {
         if is_judged && !oracle::same(&expected, found, &request.lines, request.rule) {
             history.violated(format!("{request:?}: expected {expected:?}, found {found:?}"));
         }
+        for (index, line) in request.lines.iter().enumerate() {
+            let (key, algorithm) = ((line.limit, line.id), &line.algorithm);
+            match each.and_then(|each| each.get(index)) {
+                // A bucket that denies is not left with more used than it can hold.
+                Some(one) if one.verdict == Verdict::Deny => self.ledger.touch(key, algorithm, now),
+                _ => self.ledger.carry_over(key, algorithm, now),
+            }
+        }
         if each.is_some() && found.allowed() {
             for (index, line) in request.lines.iter().enumerate() {
                 let fitted =
