@@ -538,7 +538,6 @@ impl<D: Disk> SnapshotJob<D> {
                 let file = self.file.insert(self.disk.create(&FileName::part(self.generation).to_string())?);
                 file.append(&self.header.encode())?;
                 self.bytes = self.header.encode().len() as u64;
-                self.encoder.numbers(&source.numbers());
                 file
             }
         };
@@ -552,6 +551,9 @@ impl<D: Disk> SnapshotJob<D> {
             self.delays += 1;
         }
         if is_last {
+            // At the end: a bucket may have been moved to numbers that its limit got meanwhile. The log has them too,
+            // but after a power loss it may lack what it has had since the last sync.
+            self.encoder.numbers(&source.numbers());
             self.encoder.end();
         }
         self.encoder.take(|bytes| {
