@@ -31,6 +31,8 @@ pub(crate) struct MemoryProcess {
     ids: u64,
     max_buckets: usize,
     is_crowded: bool,
+    /// True if requests may have a rule.
+    has_rules: bool,
     /// The numbers that its buckets are hashed with. Which expired buckets a sweep drops first depends on them.
     hash_key: [u64; 2],
     plant: Option<Plant>,
@@ -62,6 +64,7 @@ impl MemoryProcess {
             ids,
             max_buckets,
             is_crowded,
+            has_rules: !is_crowded,
             hash_key,
             plant,
             place: PLACE,
@@ -122,7 +125,7 @@ impl MemoryProcess {
     }
 
     fn request(&mut self, random: &mut Random, history: &mut History) {
-        let request = Request::any(random, &self.numbers, self.ids, !self.is_crowded);
+        let request = Request::any(random, &self.numbers, self.ids, self.has_rules);
         let policy = self.engine.policy();
         if self.is_crowded {
             request.lines.iter().for_each(|line| self.find_out_if_dropped(line, &policy, history));
