@@ -61,7 +61,7 @@ fn a_log_whose_name_is_lost_is_no_orderly_end() {
 /// The numbers of a limit came back, and an expired bucket that was kept for another limit hid the newer one.
 #[test]
 fn numbers_that_come_back_find_no_bucket_from_before() {
-    let history = simulate(2, 19_000, None);
+    let history = simulate(226, 6_000, None);
     assert!(history.violations().is_empty(), "{:#?}", history.violations());
 }
 
