@@ -261,17 +261,24 @@ impl<D: Disk> Journal<D> {
             self.begin_log_or_fail(stamp);
         }
         self.encoder.set_time(stamp);
-        if source.numbers_version() != self.numbers_version {
-            // Before the buckets that are written under them.
-            self.numbers_version = source.numbers_version();
-            self.encoder.numbers(&source.numbers());
-        }
+        // Before the buckets that are written under them.
+        self.encode_changed_numbers(source);
         // Once in a round.
         if shards.start == 0 {
             source.collect_changed_delays(&mut self.encoder);
         }
         source.collect_changed(shards, &mut self.encoder);
+        // Limits that were changed meanwhile may already have buckets under their new numbers.
+        self.encode_changed_numbers(source);
         self.append(stamp);
+    }
+
+    fn encode_changed_numbers(&mut self, source: &impl BucketSource) {
+        let version = source.numbers_version();
+        if version != self.numbers_version {
+            self.numbers_version = version;
+            self.encoder.numbers(&source.numbers());
+        }
     }
 
     fn append(&mut self, stamp: Stamp) {
