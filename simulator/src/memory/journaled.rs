@@ -654,9 +654,8 @@ impl JournaledProcess {
             let _ = self.process.model.check(&[line], None, began);
             self.process.ledger.touch((line.limit, line.id), &line.algorithm, began);
         }
-        if let Some(newest) = self.copies.back_mut() {
-            newest.outdated = Some(now);
-        }
+        // A process that is killed before its first round finds the same again, also if it was in parts.
+        self.copies.range_mut(place.unwrap_or_default()..).for_each(|copy| copy.outdated = Some(now));
     }
 
     /// Returns the copies that a process may be like: the older ones are for a power loss that may follow.
