@@ -25,4 +25,4 @@ mod world;
 
 pub use history::{Entry, History, Violation};
 pub use plant::Plant;
-pub use world::{simulate, simulate_with_journal};
+pub use world::simulate;

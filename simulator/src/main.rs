@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use tollway_simulator::{History, Plant, simulate, simulate_with_journal};
+use tollway_simulator::{History, Plant, simulate};
 
 /// The time between two lines about the progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -49,9 +49,6 @@ struct Arguments {
     /// A bug to plant, to see that it is found
     #[arg(long, value_name = "BUG", value_parser = Plant::ALL.map(Plant::name))]
     plant: Option<String>,
-    /// Adds a process with a journal to each world
-    #[arg(long)]
-    journal: bool,
 }
 
 impl Arguments {
@@ -72,8 +69,6 @@ fn main() -> ExitCode {
         Arguments::command().error(ErrorKind::ValueValidation, error).exit();
     });
     let plant = Plant::ALL.into_iter().find(|plant| Some(plant.name()) == arguments.plant.as_deref());
-    let has_journal = arguments.journal || plant.is_some_and(Plant::needs_journal);
-    let simulate = if has_journal { simulate_with_journal } else { simulate };
     let jobs =
         arguments.jobs.map(usize::from).or_else(|| thread::available_parallelism().ok().map(usize::from));
     let progress = Progress::new(&seeds, arguments.seconds);

@@ -31,6 +31,8 @@ pub(crate) struct MemoryProcess {
     ids: u64,
     max_buckets: usize,
     is_crowded: bool,
+    /// True if requests may have a rule.
+    has_rules: bool,
     /// The numbers that its buckets are hashed with. Which expired buckets a sweep drops first depends on them.
     hash_key: [u64; 2],
     plant: Option<Plant>,
@@ -62,6 +64,7 @@ impl MemoryProcess {
             ids,
             max_buckets,
             is_crowded,
+            has_rules: !is_crowded,
             hash_key,
             plant,
             place: PLACE,
@@ -122,7 +125,7 @@ impl MemoryProcess {
     }
 
     fn request(&mut self, random: &mut Random, history: &mut History) {
-        let request = Request::any(random, &self.numbers, self.ids, !self.is_crowded);
+        let request = Request::any(random, &self.numbers, self.ids, self.has_rules);
         let policy = self.engine.policy();
         if self.is_crowded {
             request.lines.iter().for_each(|line| self.find_out_if_dropped(line, &policy, history));
@@ -225,6 +228,14 @@ impl MemoryProcess {
         let is_judged = !(full || each.is_none() && may_be_full);
         if is_judged && !oracle::same(&expected, found, &request.lines, request.rule) {
             history.violated(format!("{request:?}: expected {expected:?}, found {found:?}"));
+        }
+        for (index, line) in request.lines.iter().enumerate() {
+            let (key, algorithm) = ((line.limit, line.id), &line.algorithm);
+            match each.and_then(|each| each.get(index)) {
+                // A bucket that denies is not left with more used than it can hold.
+                Some(one) if one.verdict == Verdict::Deny => self.ledger.touch(key, algorithm, now),
+                _ => self.ledger.carry_over(key, algorithm, now),
+            }
         }
         if each.is_some() && found.allowed() {
             for (index, line) in request.lines.iter().enumerate() {

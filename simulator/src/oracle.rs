@@ -11,5 +11,4 @@ mod naive;
 
 pub(crate) use self::bucket::Sharing;
 pub(crate) use self::ledger::Ledger;
-pub(crate) use self::model::same;
-pub(crate) use self::model::{AskedRule, Line, Model};
+pub(crate) use self::model::{AskedRule, Line, Model, RULE_PERIOD, same};

@@ -51,11 +51,6 @@ impl Plant {
         Self::ForgetsStrict,
     ];
 
-    /// Returns whether only a process with a journal can have it.
-    pub const fn needs_journal(self) -> bool {
-        matches!(self, Self::SkipsSyncs | Self::LosesRounds | Self::DropsLastBlock | Self::ForgetsStrict)
-    }
-
     /// Returns the name of the bug on the command line.
     pub const fn name(self) -> &'static str {
         match self {

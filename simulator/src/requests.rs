@@ -29,7 +29,7 @@ pub(crate) const MARKER: LimitName = "marker";
 pub(crate) const RULE: &str = "upload";
 
 /// The numbers that all limits have at one time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Numbers {
     algorithms: [Algorithm; LIMITS.len()],
     on_full: OnFull,

@@ -46,15 +46,6 @@ impl From<RedisEvent> for Event {
 
 /// Simulates one seed for a number of seconds, and returns what happened.
 pub fn simulate(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
-    simulate_parts(seed, seconds, plant, false)
-}
-
-/// Simulates one seed with a process that has a journal beside all the others, and returns what happened.
-pub fn simulate_with_journal(seed: u64, seconds: u64, plant: Option<Plant>) -> History {
-    simulate_parts(seed, seconds, plant, true)
-}
-
-fn simulate_parts(seed: u64, seconds: u64, plant: Option<Plant>, has_journal: bool) -> History {
     let mut history = History::default();
     let mut schedule = Schedule::default();
     let mut random = Random::new(seed);
@@ -66,8 +57,7 @@ fn simulate_parts(seed: u64, seconds: u64, plant: Option<Plant>, has_journal: bo
     let mut fleet_random = Random::new(random.any());
     let mut fleet = Fleet::start(&mut fleet_random, &mut schedule, plant);
     let mut journaled_random = Random::new(random.any());
-    let mut journaled =
-        has_journal.then(|| JournaledProcess::start(&mut journaled_random, &mut schedule, plant));
+    let mut journaled = JournaledProcess::start(&mut journaled_random, &mut schedule, plant);
     let end: Timestamp = START + Nanos::from_secs(seconds);
     while let Some(event) = schedule.next() {
         if schedule.now() > end || !history.violations().is_empty() {
@@ -80,9 +70,7 @@ fn simulate_parts(seed: u64, seconds: u64, plant: Option<Plant>, has_journal: bo
                 schedule.after(pause(&mut memory_random), Event::Memory);
             }
             Event::Journaled(event) => {
-                if let Some(process) = &mut journaled {
-                    process.on_event(event, &mut journaled_random, &mut schedule, &mut history);
-                }
+                journaled.on_event(event, &mut journaled_random, &mut schedule, &mut history);
             }
             Event::Fleet(event) => {
                 let is_step = matches!(event, FleetEvent::Step);

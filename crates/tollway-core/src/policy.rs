@@ -114,7 +114,7 @@ impl Policy {
                 limit.succeed(old, now);
             }
         }
-        self.since = now;
+        self.since = now.max(old.since);
         self.forget_former(now);
         self
     }
@@ -135,8 +135,11 @@ impl Policy {
         mut numbers: impl FnMut(&str) -> Option<Vec<FormerNumbers>>,
         now: Timestamp,
     ) -> Self {
+        self.since = now;
         for limit in &mut self.limits {
             if let Some(numbers) = numbers(limit.name()) {
+                // Not before those that it follows: a clock that was set back must not make it the older one.
+                self.since = self.since.max(numbers.last().map_or(now, |last| last.until));
                 limit.follow(numbers, now);
             }
         }
@@ -155,7 +158,8 @@ impl Policy {
         self
     }
 
-    /// Returns the time at which it [replaced](Self::replacing) another; the epoch if it replaced none.
+    /// Returns the time at which it [replaced](Self::replacing) another, or [followed](Self::following) that of a
+    /// process before; the epoch if it did neither.
     pub const fn since(&self) -> Timestamp {
         self.since
     }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::mem;
+use std::ops::Range;
 
 use tollway::block_on;
 use tollway::clock::Clock;
@@ -17,7 +18,7 @@ use tollway_testbed::Random;
 
 use super::MemoryProcess;
 use crate::history::{Entry, History};
-use crate::oracle::{self, Ledger, Line, Model};
+use crate::oracle::{self, Ledger, Line, Model, RULE_PERIOD};
 use crate::plant::Plant;
 use crate::requests::{LIMITS, LimitName, MARKER, Numbers, RULE, id_bytes};
 use crate::schedule::{START, Schedule};
@@ -26,10 +27,6 @@ const PLACE: &str = "journal";
 
 /// The limits whose ids start empty after a crash.
 const STRICT: &[LimitName] = &["closed", "local"];
-
-/// The limits whose numbers stay the same in a crash: under other numbers, two windows with different ends may give the
-/// same answers, and it would not be known which of the copies the process is like.
-const CRASH_KEEPS: &[LimitName] = &["closed", "local", "fixed", "sliding"];
 
 /// The time of a round of the journal.
 const ROUND: Nanos = Nanos::from_millis(40);
@@ -76,7 +73,8 @@ enum Ending {
 /// The oracle as it was at one time.
 #[derive(Debug)]
 struct Copy {
-    numbers: Numbers,
+    /// The place of its numbers in the versions of the process.
+    version: usize,
     model: Model,
     ledger: Ledger,
     /// The number that it has in the process, as an amount that is used.
@@ -84,6 +82,18 @@ struct Copy {
     /// The time of the next change, or `None` if there was none.
     outdated: Option<Timestamp>,
 }
+
+/// The oracle of one copy, as a process has it that was started again.
+#[derive(Debug)]
+struct Candidate {
+    /// The place of the copy.
+    at: usize,
+    model: Model,
+    ledger: Ledger,
+}
+
+/// The oracle of a process whose buckets are of different copies, and its differences to all of them.
+type Parts = (Model, Ledger, Vec<String>);
 
 /// A process that has its buckets in memory, and a journal.
 #[derive(Debug)]
@@ -100,6 +110,8 @@ pub(crate) struct JournaledProcess {
     wall_ahead: Nanos,
     clock_ahead: i128,
     copies: VecDeque<Copy>,
+    /// All numbers that the limits had, each with the time of the process from which on they did.
+    versions: Vec<(Timestamp, Numbers)>,
     /// The number of the last copy.
     marker: u64,
     /// The time of the first change since the last copy.
@@ -120,6 +132,8 @@ pub(crate) struct JournaledProcess {
     ending: Ending,
     /// The time up to which nothing may be lost by the end of the last process.
     kept: Timestamp,
+    /// The time of the process from which on it is known again what the rule counts.
+    rules_from: Timestamp,
 }
 
 impl JournaledProcess {
@@ -147,6 +161,7 @@ impl JournaledProcess {
             wall_ahead: Nanos::ZERO,
             clock_ahead: 0,
             copies: VecDeque::new(),
+            versions: Vec::new(),
             marker: 0,
             changed: None,
             active_until: START,
@@ -160,6 +175,7 @@ impl JournaledProcess {
             // The first start of all is one after which everything may be missing.
             ending: Ending::PowerLost,
             kept: Timestamp::EPOCH,
+            rules_from: Timestamp::EPOCH,
         }
     }
 
@@ -186,11 +202,7 @@ impl JournaledProcess {
                 }
             }
             JournaledEvent::Snapshot(run) if run == self.run => {
-                self.copy();
-                let journal = self.journal.as_mut();
-                if journal.is_some_and(|journal| journal.step_snapshot(boot)) {
-                    schedule.after(Nanos::from_millis(2), JournaledEvent::Snapshot(run).into());
-                }
+                self.step_snapshot(boot, random, schedule, history);
             }
             JournaledEvent::Repaired => self.repair(schedule),
             JournaledEvent::Start => {
@@ -220,17 +232,11 @@ impl JournaledProcess {
             2 | 3 => self.end(Ending::Killed, random, schedule, history),
             4 | 5 => self.end(Ending::PowerLost, random, schedule, history),
             6 if !self.is_broken => self.break_disk(random, schedule, history),
-            7..=10 => {
-                self.changed.get_or_insert(now);
-                self.process.reload(random, history);
-            }
+            7..=10 => self.reload(now, random, history),
             11 | 12 => {
                 let _ = self.process.engine.sweep(1_000);
             }
-            _ => {
-                self.changed.get_or_insert(now);
-                self.process.request(random, history);
-            }
+            _ => self.request(now, random, history),
         }
         self.plan_round(schedule);
     }
@@ -262,7 +268,7 @@ impl JournaledProcess {
         }
         if snapshot {
             history.count("snapshots of the journal");
-            schedule.after(Nanos::from_millis(1), JournaledEvent::Snapshot(self.run).into());
+            schedule.after(snapshot_pause(random), JournaledEvent::Snapshot(self.run).into());
         }
         let is_failing = journal.stats().failing_since.is_some() || self.is_broken;
         if is_failing || self.active_until > schedule.now() {
@@ -273,21 +279,64 @@ impl JournaledProcess {
         self.forget_copies(schedule.now());
     }
 
+    /// Lets a snapshot go on. Limits are changed meanwhile, and the power is lost when it is complete, more often than
+    /// at other times: what is in it and what is in the log beside it are of different moments.
+    fn step_snapshot(
+        &mut self,
+        boot: u64,
+        random: &mut Random,
+        schedule: &mut Schedule<impl From<JournaledEvent>>,
+        history: &mut History,
+    ) {
+        if random.one_in(4) {
+            self.reload(schedule.now(), random, history);
+            self.request(schedule.now(), random, history);
+            self.plan_round(schedule);
+        }
+        self.copy();
+        let Some(journal) = &mut self.journal else { return };
+        if journal.step_snapshot(boot) {
+            schedule.after(snapshot_pause(random), JournaledEvent::Snapshot(self.run).into());
+        } else if random.one_in(8) {
+            self.end(Ending::PowerLost, random, schedule, history);
+        }
+    }
+
+    fn reload(&mut self, now: Timestamp, random: &mut Random, history: &mut History) {
+        self.changed.get_or_insert(now);
+        self.process.reload(random, history);
+        self.note_numbers();
+    }
+
+    fn request(&mut self, now: Timestamp, random: &mut Random, history: &mut History) {
+        self.changed.get_or_insert(now);
+        self.process.has_rules = self.process.clock.now() >= self.rules_from;
+        self.process.request(random, history);
+    }
+
+    /// Notes that the limits may have other numbers from now on.
+    fn note_numbers(&mut self) {
+        let numbers = &self.process.numbers;
+        if self.versions.last().is_none_or(|(_, last)| last != numbers) {
+            self.versions.push((self.process.clock.now(), numbers.clone()));
+        }
+    }
+
     /// Keeps a copy of the oracle, if something has changed since the last one.
     fn copy(&mut self) {
         let Some(changed) = self.changed.take() else { return };
         if let Some(last) = self.copies.back_mut() {
             last.outdated = Some(changed);
         }
-        let MemoryProcess { numbers, model, ledger, .. } = &self.process;
-        let (numbers, model, ledger) = (numbers.clone(), model.clone(), ledger.clone());
+        let (model, ledger) = (self.process.model.clone(), self.process.ledger.clone());
+        let version = self.versions.len() - 1;
         if self.run > 1 || !self.copies.is_empty() {
             self.marker += 1;
         }
         let policy = self.process.engine.policy();
         let charge = policy.charge(MARKER, b"m", 1.min(self.marker)).expect("a valid charge");
         let _ = block_on(self.process.engine.settle(&[Bill::one(&charge)]));
-        self.copies.push_back(Copy { numbers, model, ledger, marker: self.marker, outdated: None });
+        self.copies.push_back(Copy { version, model, ledger, marker: self.marker, outdated: None });
     }
 
     /// Forgets copies that no crash may go back to.
@@ -406,6 +455,10 @@ impl JournaledProcess {
                     // What changes at this very moment does so after the next start.
                     self.closed = Timestamp::from_nanos(now.as_nanos() - 1);
                     (self.frozen, self.healthy_since, self.killed) = (None, None, None);
+                    // A disk that will be full is not full yet: what the next process decides may find no room.
+                    if self.is_broken {
+                        self.freeze(now);
+                    }
                 }
                 Err(error) if !is_failing => {
                     history.violated(format!("the journal cannot be closed: {error}"));
@@ -456,11 +509,7 @@ impl JournaledProcess {
     /// Starts the process: it must be as one of the copies is.
     fn start_process(&mut self, random: &mut Random, now: Timestamp, history: &mut History) {
         self.run += 1;
-        let except = match self.ending {
-            _ if random.one_in(2) => &LIMITS[..],
-            Ending::Stopped => STRICT,
-            Ending::Killed | Ending::PowerLost => CRASH_KEEPS,
-        };
+        let except = if random.one_in(2) { &LIMITS[..] } else { STRICT };
         let numbers = self.process.numbers.changed(random, except);
         let plain: &'static [LimitName] =
             if self.process.plant == Some(Plant::ForgetsStrict) { &[] } else { STRICT };
@@ -489,6 +538,7 @@ impl JournaledProcess {
         }
         if is_first {
             self.process.numbers = numbers.clone();
+            self.note_numbers();
             self.changed = Some(now);
             self.copy();
         }
@@ -497,6 +547,7 @@ impl JournaledProcess {
         }
         self.find_copy(&numbers, began, now, history);
         self.process.numbers = numbers;
+        self.note_numbers();
         self.changed = Some(now);
         self.copy();
         self.round_planned = false;
@@ -511,14 +562,31 @@ impl JournaledProcess {
         (u64::MAX >> 1) - found[0].remaining
     }
 
-    /// Returns the oracle of a copy as a process has it that starts with these numbers.
-    fn started_from(&self, copy: &Copy, numbers: &Numbers, began: Timestamp) -> (Model, Ledger) {
+    /// Returns the oracles of these copies, the newest first, as a process has them that starts with these numbers and
+    /// knows the numbers up to this version from the process before.
+    ///
+    /// It may know newer ones than the copy has: they are written before the buckets that are written under them. It
+    /// never knows older ones, which would not find a bucket that was moved.
+    fn candidates(
+        &self,
+        copies: Range<usize>,
+        version: usize,
+        began: Timestamp,
+        numbers: &Numbers,
+    ) -> Vec<Candidate> {
+        let known = copies.rev().filter(|at| self.copies[*at].version <= version);
+        known.map(|at| self.started_from(at, version, began, numbers)).collect()
+    }
+
+    fn started_from(&self, at: usize, version: usize, began: Timestamp, numbers: &Numbers) -> Candidate {
+        let copy = &self.copies[at];
         let (mut model, mut ledger) = (copy.model.clone(), copy.ledger.clone());
-        for limit in LIMITS {
-            let (old, new) = (copy.numbers.of(limit), numbers.of(limit));
-            if old != new {
-                model.change(limit, old, new, began);
-                ledger.change(limit, new, began);
+        let now = [(began, numbers.clone())];
+        let versions = self.versions[copy.version..=version].iter().chain(&now);
+        for ((_, old), (since, new)) in versions.clone().zip(versions.skip(1)) {
+            for limit in LIMITS.into_iter().filter(|limit| old.of(limit) != new.of(limit)) {
+                model.change(limit, old.of(limit), new.of(limit), *since);
+                ledger.change(limit, new.of(limit), *since);
             }
         }
         if self.ending != Ending::Stopped {
@@ -530,107 +598,138 @@ impl JournaledProcess {
         for limit in STRICT {
             (0..self.process.ids).for_each(|id| ledger.adopt(&self.process.ledger, (limit, id)));
         }
-        (model, ledger)
+        Candidate { at, model, ledger }
     }
 
     /// Finds the copy that the process is like, and goes on with it.
     fn find_copy(&mut self, numbers: &Numbers, began: Timestamp, now: Timestamp, history: &mut History) {
         let answers = self.answers(numbers);
-        let (first, last) = match self.ending {
-            Ending::Stopped => (self.copies.len() - 1, self.copies.len()),
-            _ => {
-                // Older copies are for a power loss that may follow.
-                let is_allowed = |copy: &Copy| copy.outdated.is_none_or(|outdated| outdated > self.kept);
-                let first = self.copies.iter().position(is_allowed);
-                (first.unwrap_or(self.copies.len() - 1), self.copies.len())
-            }
-        };
-        let candidates: Vec<_> =
-            (first..last).rev().map(|at| self.started_from(&self.copies[at], numbers, began)).collect();
+        let copies = self.copies_allowed();
         let marker = self.marker_found();
-        let place = self
-            .copies
-            .iter()
-            .rposition(|copy| copy.marker == marker)
-            .filter(|at| (first..last).contains(at));
+        let place = copies.clone().rev().find(|at| self.copies[*at].marker == marker);
         if place.is_none() {
-            let (oldest, newest) = (self.copies[first].marker, self.copies[last - 1].marker);
-            history.violated(format!(
-                "after {:?}, copy {marker} is found, not {oldest} to {newest}",
-                self.ending
-            ));
+            let [oldest, newest] = [copies.start, copies.end - 1].map(|at| self.copies[at].marker);
+            let ending = self.ending;
+            history.violated(format!("after {ending:?}, copy {marker} is found, not {oldest} to {newest}"));
         }
         self.marker = marker;
-        // Candidates are the newest first.
-        let place = place.map(|at| last - 1 - at);
-        let is_like = |place: &usize| answers.iter().all(|answer| answer.is_of(&candidates[*place].0, began));
-        let whole = place.filter(is_like);
-        if let Some(place) = whole {
-            let kept = last - place;
-            history.count(if place == 0 { "found as it was" } else { "found as it was before" });
-            (self.process.model, self.process.ledger) = candidates[place].clone();
-            self.copies.truncate(kept);
+        let version = self.copies[place.unwrap_or(copies.end - 1)].version;
+        let candidates = self.candidates(copies.clone(), version, began, numbers);
+        let is_whole = |candidate: &&Candidate| {
+            Some(candidate.at) == place && answers.iter().all(|answer| answer.is_of(&candidate.model, began))
+        };
+        let begin_anew: Vec<Line> = if let Some(whole) = candidates.iter().find(is_whole) {
+            history.count(if whole.at + 1 == copies.end {
+                "found as it was"
+            } else {
+                "found as it was before"
+            });
+            (self.process.model, self.process.ledger) = (whole.model.clone(), whole.ledger.clone());
+            self.copies.truncate(whole.at + 1);
+            self.versions.truncate(version + 1);
+            self.not_known(whole, &candidates, &answers, began)
         } else {
-            self.find_each(&candidates, place, &answers, began, history);
+            history.count("found in parts");
+            let newest = self.copies[copies.end - 1].version;
+            let mut found = (version..=newest).map(|version| {
+                let candidates = self.candidates(copies.clone(), version, began, numbers);
+                (version, self.find_each(&candidates, place, &answers, began))
+            });
+            let first = found.next().expect("a version");
+            let is_like = |(_, (_, _, differences)): &(usize, Parts)| differences.is_empty();
+            let (version, (model, ledger, differences)) =
+                if is_like(&first) { first } else { found.find(is_like).unwrap_or(first) };
+            differences.into_iter().for_each(|what| history.violated(what));
+            (self.process.model, self.process.ledger) = (model, ledger);
+            self.copies.retain(|copy| copy.version <= version);
+            self.versions.truncate(version + 1);
+            self.rules_from = began + RULE_PERIOD;
             // Under which numbers each bucket was written is not known: all begin anew.
-            let policy = self.process.engine.policy();
-            for line in answers.iter().filter_map(|answer| answer.line).filter(|line| line.cost == 0) {
-                self.process.reset(&line, &policy, history);
-            }
-        }
+            lines_of(&answers).collect()
+        };
+        let policy = self.process.engine.policy();
+        begin_anew.iter().for_each(|line| self.process.reset(line, &policy, history));
         // The questions have moved every bucket to the numbers that its limit has now.
-        for line in answers.iter().filter_map(|answer| answer.line).filter(|line| line.cost == 0) {
+        for line in lines_of(&answers) {
             let _ = self.process.model.check(&[line], None, began);
             self.process.ledger.touch((line.limit, line.id), &line.algorithm, began);
         }
-        if let Some(newest) = self.copies.back_mut() {
-            newest.outdated = Some(now);
-        }
+        // A process that is killed before its first round finds the same again, also if it was in parts.
+        self.copies.range_mut(place.unwrap_or_default()..).for_each(|copy| copy.outdated = Some(now));
     }
 
-    /// Finds a copy for each bucket: a snapshot may be newer than what is left of the log beside it.
-    fn find_each(
+    /// Returns the copies that a process may be like: the older ones are for a power loss that may follow.
+    fn copies_allowed(&self) -> Range<usize> {
+        let last = self.copies.len() - 1;
+        let is_allowed = |copy: &Copy| copy.outdated.is_none_or(|outdated| outdated > self.kept);
+        let first = match self.ending {
+            Ending::Stopped => last,
+            _ => self.copies.iter().position(is_allowed).unwrap_or(last),
+        };
+        first..last + 1
+    }
+
+    /// Returns the buckets of which it is not known what they are, because that of another copy gives the same answers.
+    /// If there are gaps in the log, or a snapshot is newer than what is left of it, any of them may be there.
+    fn not_known(
         &mut self,
-        candidates: &[(Model, Ledger)],
+        found: &Candidate,
+        candidates: &[Candidate],
+        answers: &[Answer],
+        began: Timestamp,
+    ) -> Vec<Line> {
+        if candidates.iter().any(|other| !other.model.has_logs_of(&found.model, began)) {
+            self.rules_from = began + RULE_PERIOD;
+        }
+        let is_other = |line: &Line, other: &Candidate| {
+            let mut of_bucket = answers.iter().filter(|answer| answer.is_about(line.limit, line.id));
+            !other.model.has_bucket_of(&found.model, line.limit, line.id)
+                && of_bucket.all(|answer| answer.is_of(&other.model, began))
+        };
+        lines_of(answers).filter(|line| candidates.iter().any(|other| is_other(line, other))).collect()
+    }
+
+    /// Finds a copy for each bucket: a snapshot may be newer than what is left of the log beside it. Returns what is
+    /// found, and the buckets that are in no copy.
+    fn find_each(
+        &self,
+        candidates: &[Candidate],
         place: Option<usize>,
         answers: &[Answer],
         began: Timestamp,
-        history: &mut History,
-    ) {
-        history.count("found in parts");
-        let (mut model, mut ledger) = candidates[place.unwrap_or_default()].clone();
+    ) -> Parts {
+        let start = candidates.iter().find(|candidate| Some(candidate.at) == place).unwrap_or(&candidates[0]);
+        let (mut model, mut ledger, mut differences) =
+            (start.model.clone(), start.ledger.clone(), Vec::new());
         for id in 0..self.process.ids {
             for limit in LIMITS {
                 let of_bucket = || answers.iter().filter(|answer| answer.is_about(limit, id));
-                let found = candidates
-                    .iter()
-                    .find(|(candidate, _)| of_bucket().all(|answer| answer.is_of(candidate, began)));
-                match found {
-                    Some((its_model, its_ledger)) => {
-                        model.adopt(its_model, limit, id);
-                        ledger.adopt(its_ledger, (limit, id));
-                    }
-                    None => {
-                        let found: Vec<_> = of_bucket().collect();
-                        let copies = candidates.len();
-                        history.violated(format!(
-                            "after {:?}, {limit}:{id} is as it was in none of {copies} copies: {found:?}",
-                            self.ending
-                        ));
-                    }
+                let is_like =
+                    |candidate: &&Candidate| of_bucket().all(|answer| answer.is_of(&candidate.model, began));
+                if let Some(found) = candidates.iter().find(is_like) {
+                    model.adopt(&found.model, limit, id);
+                    ledger.adopt(&found.ledger, (limit, id));
+                } else {
+                    let (found, copies): (Vec<_>, _) = (of_bucket().collect(), candidates.len());
+                    differences.push(format!(
+                        "after {:?}, {limit}:{id} is as it was in none of {copies} copies: {found:?}",
+                        self.ending
+                    ));
                 }
             }
         }
         let of_rules = || answers.iter().filter(|answer| answer.line.is_none());
-        match candidates.iter().find(|(candidate, _)| of_rules().all(|answer| answer.is_of(candidate, began)))
-        {
-            Some((its_model, _)) => {
-                (0..3).map(Some).chain([None]).for_each(|user| model.adopt_log(its_model, user));
+        let is_like = |candidate: &&Candidate| of_rules().all(|answer| answer.is_of(&candidate.model, began));
+        match candidates.iter().find(is_like) {
+            Some(found) => {
+                (0..3).map(Some).chain([None]).for_each(|user| model.adopt_log(&found.model, user));
             }
-            None => history
-                .violated(format!("after {:?}, the logs of a rule are as they never were", self.ending)),
+            None => {
+                differences
+                    .push(format!("after {:?}, the logs of a rule are as they never were", self.ending));
+            }
         }
-        (self.process.model, self.process.ledger) = (model, ledger);
+        (model, ledger, differences)
     }
 
     /// Asks the process about everything.
@@ -687,6 +786,11 @@ impl Answer {
     }
 }
 
+/// Returns a line for each bucket that was asked about, which costs nothing.
+fn lines_of(answers: &[Answer]) -> impl Iterator<Item = Line> {
+    answers.iter().filter_map(|answer| answer.line).filter(|line| line.cost == 0)
+}
+
 fn line(limit: LimitName, id: u64, cost: u64, numbers: &Numbers) -> Line {
     Line { limit, id, algorithm: *numbers.of(limit), cost, kind: ChargeKind::Spend }
 }
@@ -698,4 +802,9 @@ fn pause(random: &mut Random) -> Nanos {
         10..=14 => Nanos::new(random.below(4_000_000_000)),
         _ => Nanos::new(random.below(300_000_000_000)),
     }
+}
+
+/// Returns the time until the next step of a snapshot, which waits for a sync that is under way.
+fn snapshot_pause(random: &mut Random) -> Nanos {
+    Nanos::from_millis(1) + Nanos::new(random.magnitude(SYNC_MAX.get()))
 }

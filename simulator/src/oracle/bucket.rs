@@ -17,7 +17,7 @@ pub(crate) enum Sharing {
 }
 
 /// A bucket that follows the specification of its algorithm, word for word.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum NaiveBucket {
     TokenBucket(OwnTokenBucket),
     SharedTokenBucket(SharedTokenBucket),
@@ -104,7 +104,7 @@ pub(super) type FormerNumbers = (Algorithm, Timestamp);
 
 /// A token bucket of one process. The numbers of its limit change at one moment, but it is converted when its id comes
 /// back: numbers that come back before that find it as though they had never been away.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnTokenBucket {
     bucket: NaiveTokenBucket,
     /// The numbers that it was written under.
@@ -138,7 +138,7 @@ impl OwnTokenBucket {
 }
 
 /// A token bucket of processes that may disagree about its numbers, as `docs/redis.md` describes it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SharedTokenBucket {
     full_at: i128,
     /// The time of one unit when it was written, and true if more was used than it could hold then.

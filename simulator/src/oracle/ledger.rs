@@ -72,6 +72,16 @@ impl Ledger {
         }
     }
 
+    /// Takes over the numbers of a request that was not granted, and that found a bucket written under others: it has
+    /// moved the bucket, so the numbers before do not find it as though they had never been away.
+    pub(crate) fn carry_over(&mut self, key: (LimitName, Id), algorithm: &Algorithm, now: Timestamp) {
+        if let Algorithm::TokenBucket(limit) = algorithm
+            && self.ids.get(&key).is_some_and(|grants| grants.unit != unit(limit))
+        {
+            let _ = self.at(key, limit, now);
+        }
+    }
+
     /// Takes a grant back.
     pub(crate) fn refund(&mut self, key: (LimitName, Id), algorithm: &Algorithm, cost: u64, now: Timestamp) {
         let Algorithm::TokenBucket(limit) = algorithm else { return };

@@ -11,6 +11,9 @@ use crate::requests::{Id, LimitName};
 /// The rates of the only rule, `Or('user:3/10s', '12/m')`: if they are of one user, the count and the time.
 const RATES: [(bool, usize, Nanos); 2] = [(true, 3, Nanos::from_secs(10)), (false, 12, Nanos::from_secs(60))];
 
+/// The time for which an entry counts under the rule.
+pub(crate) const RULE_PERIOD: Nanos = Nanos::from_secs(60);
+
 /// The most changes of a limit during which a bucket may stay unused.
 const FORMER_MAX: usize = 8;
 
@@ -141,6 +144,21 @@ impl Model {
             Some(kept) => drop(self.buckets.insert((limit, id), kept.clone())),
             None => drop(self.buckets.remove(&(limit, id))),
         }
+    }
+
+    /// Returns true if another store has the same bucket, and not only one that gives the same answers now.
+    pub(crate) fn has_bucket_of(&self, other: &Self, limit: LimitName, id: Id) -> bool {
+        let bucket = |model: &Self| model.buckets.get(&(limit, id)).map(|kept| kept.bucket.clone());
+        bucket(self) == bucket(other)
+    }
+
+    /// Returns true if another store knows the same of all users, as far as the rule counts it.
+    pub(crate) fn has_logs_of(&self, other: &Self, now: Timestamp) -> bool {
+        let counted = |model: &Self, user: &Option<Id>| {
+            let log = model.logs.get(user).map_or(&[][..], Vec::as_slice);
+            log.iter().copied().filter(|entry| *entry + RULE_PERIOD > now).collect::<Vec<_>>()
+        };
+        self.logs.keys().chain(other.logs.keys()).all(|user| counted(self, user) == counted(other, user))
     }
 
     /// Takes over what another store knows of a user, and of everybody together.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollway_core::{Policy, Timestamp};
+use tollway_core::Policy;
 use tracing::warn;
 
 use super::current_policy::CurrentPolicy;
@@ -169,7 +169,8 @@ impl BucketSource for Parts {
     }
 
     fn numbers(&self) -> Vec<u8> {
-        encode_numbers(&self.policy.load_full(), Timestamp::EPOCH)
+        let policy = self.policy.load_full();
+        encode_numbers(&policy, policy.since())
     }
 
     fn stop_collecting(&self) {

@@ -87,3 +87,64 @@ impl SimulatedJournal {
         Stamp { clock: self.clock.now(), boot }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollway_core::algorithm::TokenBucket;
+    use tollway_core::{Algorithm, Bill, Limit, Timestamp};
+
+    use super::*;
+    use crate::block_on;
+
+    const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
+
+    fn policy(count: u64) -> Policy {
+        let numbers = TokenBucket::new(4, count, Duration::from_secs(3_600)).unwrap();
+        let limit = Limit::new("A").unwrap().with_default(Algorithm::TokenBucket(numbers));
+        Policy::new(vec![limit]).unwrap()
+    }
+
+    /// Starts a process so many milliseconds after the first start of the machine.
+    fn start(disk: &SimulatedDisk, count: u64, millis: u64) -> (Engine, SimulatedJournal) {
+        let clock = Clock::simulated(START + Nanos::from_millis(millis));
+        let machine = Machine { boot_id: [1; 16], boot: boot(millis) };
+        let sync_every = Nanos::from_secs(1);
+        Engine::with_simulated_journal(policy(count), 100, [1, 2], disk, sync_every, clock, machine).unwrap()
+    }
+
+    fn boot(millis: u64) -> u64 {
+        Nanos::from_millis(millis).get()
+    }
+
+    fn left(engine: &Engine, cost: u64) -> u64 {
+        let policy = engine.policy();
+        let charge = policy.charge("A", b"alice", cost).unwrap();
+        block_on(engine.settle(&[Bill::one(&charge)]))[0].remaining
+    }
+
+    /// A snapshot had a bucket that was moved to new numbers, the power was lost before they were in the log, and the
+    /// log had the old ones: the bucket was not found, although it had been used long before.
+    #[test]
+    fn numbers_of_a_snapshot_are_not_replaced_by_older_ones_of_a_log() {
+        let disk = SimulatedDisk::default();
+        let (engine, mut journal) = start(&disk, 1, 0);
+        assert_eq!(left(&engine, 4), 0);
+        let _ = journal.round(boot(40));
+        drop(journal);
+        // After a kill there is a snapshot. Meanwhile the numbers of the log are synced.
+        let (engine, mut journal) = start(&disk, 1, 2_000);
+        engine.clock().set(START + Nanos::from_millis(3_100));
+        assert_eq!(journal.round(boot(3_100)), (true, true));
+        journal.end_sync(boot(3_110));
+        engine.clock().set(START + Nanos::from_millis(3_120));
+        engine.reload(policy(2));
+        assert_eq!(left(&engine, 0), 0);
+        while journal.step_snapshot(boot(3_120)) {}
+        assert_eq!(journal.stats().snapshots, 1);
+        let disk = disk.after_power_loss(|_| 0);
+        let (engine, _journal) = start(&disk, 3, 3_200);
+        assert_eq!(left(&engine, 0), 0);
+    }
+}

@@ -12,7 +12,8 @@
 //! bucket     burst, count, period
 //! ```
 //!
-//! Numbers are varints, but for `until`.
+//! Numbers are varints, but for `until`. That of the last version of a limit is the time since when all these numbers
+//! hold: a snapshot and the log beside it may both have some, and the newer ones count.
 
 use std::collections::HashMap;
 
@@ -28,12 +29,12 @@ const NUMBERS_MAX: usize = 16 << 20;
 /// The versions of limits, by name.
 pub(crate) type NumbersByLimit = HashMap<String, Vec<FormerNumbers>>;
 
-/// Encodes the numbers of all limits, as they are at `now`.
-pub(crate) fn encode_numbers(policy: &Policy, now: Timestamp) -> Vec<u8> {
+/// Encodes the numbers of all limits, which hold since this time.
+pub(crate) fn encode_numbers(policy: &Policy, since: Timestamp) -> Vec<u8> {
     let mut out = Vec::new();
     for limit in policy.limits() {
         put_bytes(limit.name().as_bytes(), &mut out);
-        let versions = limit.numbers(now);
+        let versions = limit.numbers(since);
         put_varint(versions.len() as u64, &mut out);
         versions.iter().for_each(|version| put_version(version, &mut out));
     }
@@ -75,6 +76,11 @@ pub(crate) fn decode_numbers(bytes: &[u8]) -> Option<NumbersByLimit> {
         limits.insert(name, versions);
     }
     Some(limits)
+}
+
+/// Returns the time since when numbers hold; the epoch if there are none.
+pub(crate) fn hold_since(numbers: &NumbersByLimit) -> Timestamp {
+    numbers.values().filter_map(|versions| versions.last()).map(|last| last.until).max().unwrap_or_default()
 }
 
 fn take_version(input: &mut Input<'_>) -> Option<FormerNumbers> {

@@ -8,7 +8,7 @@ use tollway_core::LostBuckets;
 
 use super::disk::Disk;
 use super::format::{BucketVisitor, FileKind, Header, HeaderError, Stamp};
-use super::numbers::{NumbersByLimit, decode_numbers};
+use super::numbers::{NumbersByLimit, decode_numbers, hold_since};
 use super::reader::{FileReader, Next, OpenError};
 
 /// The error of a journal that cannot be used.
@@ -122,6 +122,17 @@ pub(crate) struct Recovered {
     pub(crate) snapshot_bytes: u64,
 }
 
+impl Recovered {
+    /// Takes the numbers of limits that follow in the files. A snapshot may have newer ones than what is left of the
+    /// log beside it, and buckets that were moved to them.
+    fn take_numbers(&mut self, numbers: NumbersByLimit) {
+        // Too many to be kept, they are not there at all.
+        if numbers.is_empty() || hold_since(&numbers) >= hold_since(&self.numbers) {
+            self.numbers = numbers;
+        }
+    }
+}
+
 impl Recovery {
     /// Looks for the files, and reads their headers.
     pub(crate) fn find(disk: &impl Disk) -> Result<Self, JournalError> {
@@ -199,7 +210,7 @@ impl Recovery {
                     is_torn |= block.visit(visitor).is_err();
                     if let Some(numbers) = block.numbers {
                         match decode_numbers(numbers) {
-                            Some(numbers) => recovered.numbers = numbers,
+                            Some(numbers) => recovered.take_numbers(numbers),
                             None => is_torn = true,
                         }
                     }

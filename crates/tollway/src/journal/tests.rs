@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use proptest::prelude::*;
@@ -10,10 +11,11 @@ use tollway_core::algorithm::{
     FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState, TokenBucketState,
     TtlUnit,
 };
-use tollway_core::{LostBuckets, Nanos, Timestamp};
+use tollway_core::{Limit, LostBuckets, Nanos, Policy, Timestamp};
 
 use super::disk::Disk;
 use super::format::{BlockEncoder, BucketVisitor, HEADER_LEN, Stamp, with_version};
+use super::numbers::{encode_numbers, hold_since};
 use super::reader::FileSummary;
 use super::recovery::{FileName, JournalError, Recovered, Recovery};
 use super::simulated_disk::{Faults, SimulatedDisk};
@@ -592,6 +594,56 @@ fn a_thread_of_the_disk_that_panics_is_a_failure() {
     assert!(stats.lock().last_error.as_deref().unwrap().contains("panicked"));
     thread.close();
     assert!(!recover(&disk).unwrap().1.is_clean, "changes after the panic are missing");
+}
+
+/// Limits were changed while a round collected what had changed: their buckets were written under numbers that came
+/// with the next round, and a process that was killed before that had buckets that nobody found.
+#[test]
+fn numbers_that_change_during_a_round_are_in_that_round() {
+    #[derive(Default)]
+    struct Reloaded(Source, AtomicU64);
+    impl Reloaded {
+        fn policy(&self) -> Policy {
+            let since = Timestamp::from_nanos(self.numbers_version());
+            Policy::new(vec![Limit::new("A").unwrap()]).unwrap().replacing(&Policy::default(), since)
+        }
+    }
+    impl BucketSource for Reloaded {
+        fn shards(&self) -> usize {
+            SHARDS
+        }
+
+        fn collect_changed(&self, shards: Range<usize>, out: &mut BlockEncoder) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.collect_changed(shards, out);
+        }
+
+        fn collect_all(&self, shard: usize, out: &mut BlockEncoder) {
+            self.0.collect_all(shard, out);
+        }
+
+        fn collect_changed_delays(&self, _: &mut BlockEncoder) {}
+
+        fn collect_all_delays(&self, _: usize, _: &mut BlockEncoder) -> bool {
+            false
+        }
+
+        fn numbers_version(&self) -> u64 {
+            1 + self.1.load(Ordering::Relaxed)
+        }
+
+        fn numbers(&self) -> Vec<u8> {
+            encode_numbers(&self.policy(), self.policy().since())
+        }
+
+        fn stop_collecting(&self) {}
+    }
+    let (disk, source) = (SimulatedDisk::default(), Reloaded::default());
+    let mut journal = begin(&disk, &Recovered::default(), stamp(0));
+    source.0.set(0, 1, &bucket(1));
+    journal.round(&source, stamp(1));
+    let (_, recovered) = recover(&disk).unwrap();
+    assert_eq!(hold_since(&recovered.numbers), Timestamp::from_nanos(2));
 }
 
 #[test]

@@ -261,17 +261,24 @@ impl<D: Disk> Journal<D> {
             self.begin_log_or_fail(stamp);
         }
         self.encoder.set_time(stamp);
-        if source.numbers_version() != self.numbers_version {
-            // Before the buckets that are written under them.
-            self.numbers_version = source.numbers_version();
-            self.encoder.numbers(&source.numbers());
-        }
+        // Before the buckets that are written under them.
+        self.encode_changed_numbers(source);
         // Once in a round.
         if shards.start == 0 {
             source.collect_changed_delays(&mut self.encoder);
         }
         source.collect_changed(shards, &mut self.encoder);
+        // Limits that were changed meanwhile may already have buckets under their new numbers.
+        self.encode_changed_numbers(source);
         self.append(stamp);
+    }
+
+    fn encode_changed_numbers(&mut self, source: &impl BucketSource) {
+        let version = source.numbers_version();
+        if version != self.numbers_version {
+            self.numbers_version = version;
+            self.encoder.numbers(&source.numbers());
+        }
     }
 
     fn append(&mut self, stamp: Stamp) {
@@ -538,7 +545,6 @@ impl<D: Disk> SnapshotJob<D> {
                 let file = self.file.insert(self.disk.create(&FileName::part(self.generation).to_string())?);
                 file.append(&self.header.encode())?;
                 self.bytes = self.header.encode().len() as u64;
-                self.encoder.numbers(&source.numbers());
                 file
             }
         };
@@ -552,6 +558,9 @@ impl<D: Disk> SnapshotJob<D> {
             self.delays += 1;
         }
         if is_last {
+            // At the end: a bucket may have been moved to numbers that its limit got meanwhile. The log has them too,
+            // but after a power loss it may lack what it has had since the last sync.
+            self.encoder.numbers(&source.numbers());
             self.encoder.end();
         }
         self.encoder.take(|bytes| {

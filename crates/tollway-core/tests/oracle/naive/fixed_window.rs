@@ -6,7 +6,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 use super::{decision, refund, wide};
 
 /// A window that has what was used in it, and its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NaiveFixedWindow {
     used: i128,
     ends_at: i128,

@@ -6,7 +6,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 use super::{decision, refund, wide};
 
 /// A count that starts over when its window ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NaiveQuota {
     used: i128,
     ends_at: i128,

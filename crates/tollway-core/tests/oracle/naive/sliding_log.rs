@@ -6,7 +6,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 use super::{decision, refund, wide};
 
 /// Every entry that still counts, and a fresh look at all of them for each question.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NaiveSlidingLog {
     entries: Vec<i128>,
     forgotten_at: i128,

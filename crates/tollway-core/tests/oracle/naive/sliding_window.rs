@@ -6,7 +6,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 use super::{decision, refund, wide, window_end};
 
 /// The requests of a window and of the one before, when the window ends, and from when on nothing of it counts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NaiveSlidingWindow {
     current: i128,
     previous: i128,

@@ -6,7 +6,7 @@ use tollway_core::{Decision, Timestamp, Verdict};
 use super::{decision, wide};
 
 /// A naive model that computes a rate in literal doubles.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NaiveSmoothedRate {
     state: Option<(Timestamp, f64)>,
     forgotten_at: i128,

@@ -6,7 +6,7 @@ use tollway_core::{Decision, Refund, Timestamp, Verdict};
 use super::{decision, refund, wide};
 
 /// A bucket of a key-value limit that follows the formulas of its protocol.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NaiveTokenBucket {
     tat: i128,
 }
