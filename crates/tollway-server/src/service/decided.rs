@@ -12,7 +12,8 @@ use tollway::engine::VerbAnswer;
 use tollway::keys::{KeyOutcome, KeyUse};
 use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome};
 use tollway_core::{
-    Charge, ChargeKind, Decider, Decision, KeyLimit, Nanos, RuleDecision, RuleRequest, Verb, Verdict,
+    Charge, ChargeKind, Decider, Decision, KeyLimit, Nanos, OnStoreFailure, RuleDecision, RuleRequest, Verb,
+    Verdict,
 };
 use tollway_wire::http::TraceParent;
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
@@ -142,8 +143,8 @@ impl<'a> Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// Records the answer to a verb. A decision counts for the limit or the rule that made it. Checks of rules are not
-    /// counted.
+    /// Records the answer to a verb. An allowed request counts for each limit and rule that could have denied it, a
+    /// denied one for the limit or rule that decided. Checks of rules are not counted.
     pub(super) fn answer(&mut self, verb: Verb, answer: &'a VerbAnswer<'_>, rules: &'a [RuleRequest<'_>]) {
         match answer {
             VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, rules, decision),
@@ -170,27 +171,119 @@ impl<'a> Decided<'a> {
         if self.spans.is_some() {
             self.bill_span(verb, charges, rules, decision);
         }
+        match (charges, rules) {
+            ([charge], []) if charge.kind() != ChargeKind::SpendOnly => {
+                self.only_charge(verb, charge, decision);
+            }
+            ([], [RuleRequest { rule, key, .. }]) => {
+                if verb == Verb::Spend {
+                    self.count_rule(rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+                }
+            }
+            _ => {
+                if verb == Verb::Spend {
+                    self.metrics.bills.count(decision.verdict, decision.degraded);
+                }
+                if decision.allowed() {
+                    self.allowed_parts(verb, charges, rules, decision);
+                } else {
+                    self.denying_part(verb, charges, rules, decision);
+                }
+            }
+        }
+    }
+
+    /// Counts the decision about a bill that has only this charge.
+    fn only_charge(&mut self, verb: Verb, charge: &'a Charge<'_>, decision: &Decision) {
+        let Counted { counters, subject } = self.policy.counters(charge);
+        if verb != Verb::Spend {
+            return counters.checked(decision.verdict, decision.degraded);
+        }
+        counters.spent(decision);
+        if !decision.allowed() || charge.kind() == ChargeKind::Spend {
+            self.watch_charge(*subject, charge, decision);
+        }
+    }
+
+    /// Counts an allowed bill for each limit and rule that could have denied it. A spend-only charge could not, and
+    /// whether it fitted is not known here.
+    fn allowed_parts(
+        &mut self,
+        verb: Verb,
+        charges: &'a [Charge<'_>],
+        rules: &'a [RuleRequest<'_>],
+        decision: &Decision,
+    ) {
+        let is_degraded = decision.degraded;
+        for (index, charge) in charges.iter().enumerate() {
+            let could_deny = |charge: &Charge<'_>| charge.kind() != ChargeKind::SpendOnly;
+            let Counted { counters, subject } = self.policy.counters(charge);
+            // Two ids of one limit are one request of it.
+            let is_counted = |earlier: &Charge<'_>| {
+                could_deny(earlier) && std::ptr::eq(&**counters, &*self.policy.counters(earlier).counters)
+            };
+            if could_deny(charge) && !charges[..index].iter().any(is_counted) {
+                let verdict = verdict_of_charge(charge, index, decision);
+                match verb {
+                    Verb::Spend => counters.spent_in_bill(verdict, is_degraded),
+                    _ => counters.checked(verdict, is_degraded),
+                }
+            }
+            if verb == Verb::Spend && charge.kind() == ChargeKind::Spend {
+                self.watch_charge(*subject, charge, decision);
+            }
+        }
+        if verb != Verb::Spend {
+            return;
+        }
+        for (index, request) in rules.iter().enumerate() {
+            let name = request.rule.text();
+            let Some(Counted { counters, subject }) = self.policy.rule(name) else { continue };
+            if !rules[..index].iter().any(|earlier| earlier.rule.text() == name) {
+                let verdict = self.verdict_of_rule(name, charges.len() + index, decision);
+                counters.decided_in_bill(verdict, is_degraded);
+            }
+            let id = request.key.as_deref().unwrap_or_default().as_bytes();
+            self.watch_spent(*subject, id, 1);
+        }
+    }
+
+    /// Counts a denied bill for the limit or the rule that decided. The others took nothing and denied nothing.
+    fn denying_part(
+        &mut self,
+        verb: Verb,
+        charges: &'a [Charge<'_>],
+        rules: &'a [RuleRequest<'_>],
+        decision: &Decision,
+    ) {
+        let (verdict, is_degraded) = (decision.verdict, decision.degraded);
         match (decision.decider(charges), verb) {
             (Decider::Charge(charge), Verb::Spend) => {
                 let Counted { counters, subject } = self.policy.counters(charge);
-                counters.spent(decision);
-                if !decision.allowed() {
-                    self.watch_charge(*subject, charge, decision);
-                }
+                counters.spent_in_bill(verdict, is_degraded);
+                self.watch_charge(*subject, charge, decision);
             }
-            (Decider::Charge(charge), _) => self.policy.counters(charge).counters.checked(decision),
+            (Decider::Charge(charge), _) => {
+                self.policy.counters(charge).counters.checked(verdict, is_degraded);
+            }
             (Decider::Rule(index), Verb::Spend) => {
                 let RuleRequest { rule, key, .. } = &rules[index];
-                self.count_rule(rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+                let Some(Counted { counters, subject }) = self.policy.rule(rule.text()) else { return };
+                counters.decided_in_bill(verdict, is_degraded);
+                let id = key.as_deref().unwrap_or_default().as_bytes();
+                self.watch_denied(*subject, id, 1, Some(decision.retry_nanos));
             }
             (Decider::Rule(_), _) => {}
         }
-        if decision.allowed() && verb == Verb::Spend {
-            // Whether a spend-only charge fitted is not known here.
-            let took = |charge: &&Charge<'_>| charge.kind() == ChargeKind::Spend;
-            for charge in charges.iter().filter(took) {
-                self.watch_charge(self.policy.counters(charge).subject, charge, decision);
-            }
+    }
+
+    /// Returns the verdict of the rule at this place of an allowed bill.
+    fn verdict_of_rule(&self, name: &str, place: usize, decision: &Decision) -> Verdict {
+        let rule = self.policy.policy().rule(name);
+        match rule.map(|rule| rule.limit().on_store_failure()) {
+            _ if place == decision.charge => decision.verdict,
+            Some(on_store_failure) => allowed_verdict(on_store_failure, decision),
+            None => Verdict::Allow,
         }
     }
 
@@ -254,13 +347,18 @@ impl<'a> Decided<'a> {
                 self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, hits, decision));
             }
         }
+        // One descriptor is the whole request, unless it is in shadow mode and the request is allowed all the same.
+        let is_alone = matches!(&*outcome.charges, [only] if only.allowed() == decision.allowed());
+        if !charges.is_empty() && !is_alone {
+            self.metrics.bills.count(decision.verdict, decision.degraded);
+        }
         let decided = charges.iter().zip(bill.hits()).zip(&outcome.charges);
         for (((charge, hits), of_charge), metric) in decided.zip(bill.metrics()) {
             // A charge that a denied bill did not take is neither allowed nor denied.
             if !decision.allowed() && of_charge.allowed() {
                 continue;
             }
-            self.descriptor(charge, hits, of_charge);
+            self.descriptor(charge, hits, of_charge, is_alone);
             if let Some(descriptor) = metric {
                 self.metrics.descriptors.count(charge.limit().name(), descriptor, of_charge);
             }
@@ -274,11 +372,15 @@ impl<'a> Decided<'a> {
         }
     }
 
-    fn descriptor(&mut self, charge: &'a Charge<'_>, hits: u64, decision: &Decision) {
+    fn descriptor(&mut self, charge: &'a Charge<'_>, hits: u64, decision: &Decision, is_alone: bool) {
         let Some(Counted { counters, subject }) = self.policy.descriptor_counters(charge.limit()) else {
             return;
         };
-        counters.spent(decision);
+        if is_alone {
+            counters.spent(decision);
+        } else {
+            counters.spent_in_bill(decision.verdict, decision.degraded);
+        }
         self.watch_cost(*subject, charge.id(), hits, decision);
     }
 
@@ -391,6 +493,23 @@ impl<'a> Decided<'a> {
         if let Some(watch) = &mut self.watch {
             watch.denied(self.gate, subject, id, cost, retry);
         }
+    }
+}
+
+/// Returns the verdict of the charge at this place of an allowed bill. A store answers with the one that decided only.
+fn verdict_of_charge(charge: &Charge<'_>, place: usize, decision: &Decision) -> Verdict {
+    match charge.algorithm() {
+        _ if place == decision.charge => decision.verdict,
+        None => Verdict::Unlimited,
+        Some(_) => allowed_verdict(charge.limit().on_store_failure(), decision),
+    }
+}
+
+/// Returns the verdict of a part of an allowed bill that did not decide it.
+const fn allowed_verdict(on_store_failure: OnStoreFailure, decision: &Decision) -> Verdict {
+    match on_store_failure {
+        OnStoreFailure::Allow if decision.degraded => Verdict::AllowUnreachable,
+        _ => Verdict::Allow,
     }
 }
 

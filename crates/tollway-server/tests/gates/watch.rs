@@ -242,6 +242,96 @@ fn a_watcher_sees_every_second() {
     assert_eq!(history.denied.iter().sum::<u64>(), 3);
 }
 
+/// A bill that is allowed counts for each of its limits and rules, not only for the strictest one.
+#[test]
+fn a_limit_has_the_numbers_of_all_requests_that_it_could_deny() {
+    let policy = "
+limits:
+  Login: { burst: 5, count: 1, period: 1h }
+  Address: { burst: 19, count: 1, period: 1h }
+  Looked: { burst: 5, count: 1, period: 1h }
+  Only: { burst: 5, count: 1, period: 1h }
+rules: { upload: 'user:3/h' }
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let mut watcher = Watcher::start(&gate);
+    let _ = watcher.history();
+    for id in 0..25 {
+        let charges = json!([
+            {"limit": "Login", "id": format!("a{id}")},
+            {"limit": "Address", "id": "192.0.2.1"},
+            {"limit": "Looked", "id": format!("b{id}"), "kind": "check_only"},
+            {"limit": "Only", "id": format!("c{id}"), "kind": "spend_only"},
+        ]);
+        let reply = gate.post("/v1/spend", &json!({ "charges": charges }).to_string());
+        assert_eq!(reply.status, if id < 19 { 200 } else { 429 });
+    }
+    let mut resp = TcpStream::connect(gate.server.resp_addr().unwrap()).unwrap();
+    resp.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let toll = (0..8).map(|id| format!("TOLL SPEND Login t{id} 1 Login u{id} 1 RULE upload user=vova\r\n"));
+    resp.write_all(toll.collect::<String>().as_bytes()).unwrap();
+    resp.write_all(b"PING\r\n").unwrap();
+    read_until(&mut resp, "+PONG");
+    let mut total = (0, 0);
+    let last = loop {
+        let snapshot = watcher.snapshot();
+        total = (total.0 + snapshot.totals.allowed, total.1 + snapshot.totals.denied);
+        if total.0 + total.1 >= 33 {
+            break snapshot;
+        }
+    };
+    assert_eq!(total, (22, 11), "each request is one, whatever it charged");
+    let share = |name: &str| last.limits.iter().find(|limit| limit.name == name).unwrap().denied_share;
+    let shares = ["Login", "Address", "Looked", "Only", "upload"].map(share);
+    assert_eq!(shares, [Some(0.0), Some(0.24), Some(0.0), None, Some(0.625)]);
+    let page = gate.get("/metrics").body;
+    let count = |series: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    for (name, allowed, denied) in [("Login", 22, 0), ("Address", 19, 6), ("Looked", 19, 0), ("Only", 0, 0)] {
+        let series = |outcome: &str| {
+            format!("tollway_decisions_total{{limit=\"{name}\",verb=\"spend\",outcome=\"{outcome}\"}}")
+        };
+        assert_eq!((count(&series("allow")), count(&series("deny"))), (allowed, denied), "{name}\n{page}");
+    }
+    let outcomes = ["allow", "deny"];
+    let rule = outcomes
+        .map(|outcome| count(&format!("tollway_rulings_total{{rule=\"upload\",outcome=\"{outcome}\"}}")));
+    let requests = outcomes.map(|outcome| count(&format!("tollway_requests_total{{outcome=\"{outcome}\"}}")));
+    assert_eq!((rule, requests), ([3, 5], [22, 11]));
+    // A rule has spent what its bills were allowed.
+    let spent = gate.get("/v1/top?by=spent&limit=upload").json();
+    assert_eq!(spent["top"][0]["count_max"], json!(3));
+}
+
+/// Descriptors of one request are one request, and each of them counts for its own limit.
+#[test]
+fn a_request_of_envoy_with_several_descriptors_is_one_request() {
+    let policy = "
+domain: shop
+descriptors:
+- {key: large, rate_limit: {unit: year, requests_per_unit: 100}}
+- {key: small, rate_limit: {unit: year, requests_per_unit: 3}}
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let entries = r#"{"entries":[{"key":"large","value":"x"}]},{"entries":[{"key":"small","value":"x"}]}"#;
+    for _ in 0..4 {
+        gate.post("/json", &format!(r#"{{"domain":"shop","descriptors":[{entries}]}}"#));
+    }
+    let page = gate.get("/metrics").body;
+    for line in [
+        r#"tollway_requests_total{outcome="allow"} 3"#,
+        r#"tollway_requests_total{outcome="deny"} 1"#,
+        r#"tollway_decisions_total{limit="envoy/shop/large",verb="spend",outcome="allow"} 3"#,
+        r#"tollway_decisions_total{limit="envoy/shop/small",verb="spend",outcome="allow"} 3"#,
+        r#"tollway_decisions_total{limit="envoy/shop/small",verb="spend",outcome="deny"} 1"#,
+    ] {
+        assert!(page.lines().any(|of_page| of_page == line), "{line}\n{page}");
+    }
+    assert!(!page.contains(r#"limit="envoy/shop/large",verb="spend",outcome="deny""#), "{page}");
+}
+
 #[test]
 fn a_watcher_sees_a_store_that_is_unreachable() {
     let gate = start_with(&format!("store: redis://127.0.0.1:1\n{POLICY}"), |_| {});
