@@ -8,16 +8,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io};
 
 use tollway::block_on;
-use tollway::config::{algorithm_numbers, domain_numbers};
 use tollway::engine::Engine;
 use tollway::store::NodeState;
-use tollway_core::{Nanos, Policy};
+use tollway_core::Nanos;
 use tollway_wire::http::{
     GateState, LimitState, LiveCounts, LiveEvent, LiveLatency, LiveSnapshot, ServerState, StoreNode,
-    StoreState, SubjectKind, TopBy,
+    StoreState, TopBy,
 };
 
 use super::history::{ByName, LIMITS, push_bounded};
+use super::numbers::numbers;
 use crate::metrics::{DecisionCounts, GateRequests, LATENCY_BUCKETS, Latencies};
 use crate::worker::Shared;
 
@@ -151,7 +151,7 @@ impl Samples {
             gates: self.gate_states(requests),
             top_denied: top(TopBy::Denied),
             top_spent: top(TopBy::Spent),
-            last_denials: watch.last_denials(self.started_at),
+            last_denials: watch.last_denials(self.started_at, &limiter.policy()),
         }
     }
 
@@ -230,19 +230,6 @@ fn since(now: &LiveCounts, before: &LiveCounts) -> LiveCounts {
         allowed: now.allowed.saturating_sub(before.allowed),
         denied: now.denied.saturating_sub(before.denied),
         degraded: now.degraded.saturating_sub(before.degraded),
-    }
-}
-
-/// Returns the numbers of what has this name, as people read them; `None` if the policy has nothing of this name.
-fn numbers(policy: &Policy, kind: SubjectKind, name: &str) -> Option<String> {
-    match kind {
-        SubjectKind::Limit | SubjectKind::Descriptor => {
-            let algorithm = policy.limit(name)?.default_algorithm();
-            Some(algorithm.map_or_else(|| "no default".to_owned(), algorithm_numbers))
-        }
-        SubjectKind::Rule => Some(policy.rule(name)?.limit().rule().to_string()),
-        SubjectKind::Domain => policy.domain(name.as_bytes()).map(domain_numbers),
-        SubjectKind::Key | SubjectKind::Inline => None,
     }
 }
 

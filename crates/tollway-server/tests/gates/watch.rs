@@ -1,5 +1,6 @@
 //! Tests that the server lists who is busy: the lists of `/v1/top`, and the events of `/v1/live`.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -60,6 +61,55 @@ fn the_ids_that_use_the_most_are_listed() {
     // The time is read when it is asked for.
     gate.clock.advance(Duration::from_secs(20));
     assert_eq!(lines(&gate.get("/v1/top").json())[0], "limit Login mallory 3..3 10.0");
+}
+
+/// An id with an override was not denied by the numbers of its limit.
+#[test]
+fn a_denial_has_the_numbers_of_its_id() {
+    let policy = "
+limits:
+  Login: { burst: 1, count: 5, period: 1m }
+  Plain: { burst: 1, count: 5, period: 1m }
+overrides:
+  Login:vip: { burst: 2, count: 9, period: 1m }
+";
+    let numbers = |show_ids| {
+        let gate = start_with(policy, |settings| settings.watch = WatchSettings { is_on: true, show_ids });
+        let long = "x".repeat(200);
+        for (limit, id) in [("Login", "vip"), ("Login", "alice"), ("Plain", "alice"), ("Login", &long)] {
+            for _ in 0..3 {
+                spend(&gate, limit, id, 1);
+            }
+        }
+        let of = |list: &Value| {
+            let entry = |entry: &Value| {
+                let limit = entry["limit"].as_str().unwrap().to_owned();
+                let is_cut = entry["id"].as_str().is_some_and(|id| id.ends_with('…'));
+                (limit, is_cut, entry["numbers"].as_str().map(str::to_owned))
+            };
+            list.as_array().unwrap().iter().map(entry).collect::<BTreeSet<_>>()
+        };
+        let top = of(&gate.get("/v1/top").json()["top"]);
+        let mut watcher = Watcher::start(&gate);
+        let _ = watcher.history();
+        let snapshot = watcher.snapshot();
+        assert_eq!(of(&serde_json::to_value(snapshot.last_denials).unwrap()), top);
+        assert_eq!(of(&serde_json::to_value(snapshot.top_denied).unwrap()), top);
+        top
+    };
+    let entry =
+        |limit: &str, is_cut, numbers: Option<&str>| (limit.to_owned(), is_cut, numbers.map(str::to_owned));
+    let plain = entry("Plain", false, Some("burst 1, 5 per 1m"));
+    let of_override = entry("Login", false, Some("burst 2, 9 per 1m"));
+    let of_limit = entry("Login", false, Some("burst 1, 5 per 1m"));
+    // An id that was cut may have an override, which cannot be found.
+    let of_cut = entry("Login", true, None);
+    assert_eq!(numbers(ShowIds::Plain), [plain.clone(), of_override, of_limit, of_cut].into());
+    // Numbers of its own would tell which hidden id is the one with an override.
+    let hidden = entry("Login", false, None);
+    for show_ids in [ShowIds::Hashed, ShowIds::Off] {
+        assert_eq!(numbers(show_ids), [plain.clone(), hidden.clone()].into());
+    }
 }
 
 #[test]

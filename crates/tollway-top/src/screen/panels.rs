@@ -155,17 +155,10 @@ impl Source<'_> {
                     Some(seconds) => words::duration(seconds),
                     None => "–".to_owned(),
                 };
-                let why = Cell::new(self.why(entry), self.theme.dim());
+                let why = Cell::new(why(entry.numbers.as_deref()), self.theme.dim());
                 vec![limit, id, Cell::new(count, self.theme.deny()), why, Cell::plain(free)]
             }
         }
-    }
-
-    /// Returns the numbers that the requests of an id did not fit in.
-    fn why(self, entry: &TopEntry) -> String {
-        let same = |limit: &&LimitState| limit.kind == entry.kind && limit.name == entry.limit;
-        let numbers = self.snapshot.limits.iter().find(same).map(|limit| &*limit.numbers).unwrap_or_default();
-        if numbers.is_empty() { "–".to_owned() } else { format!("over {numbers}") }
     }
 
     fn denials(self) -> Vec<Vec<Cell>> {
@@ -253,6 +246,11 @@ fn compare(order: LimitOrder, a: &LimitState, b: &LimitState) -> Ordering {
         LimitOrder::Name => Ordering::Equal,
     };
     by_order.then_with(|| a.name.cmp(&b.name))
+}
+
+/// Returns the reason why the requests of an id were denied: the numbers that they did not fit in.
+fn why(numbers: Option<&str>) -> String {
+    numbers.map_or_else(|| "–".to_owned(), |numbers| format!("over {numbers}"))
 }
 
 fn shown_id(id: Option<&str>) -> String {

@@ -207,11 +207,8 @@ function exactId(shown) {
   }
 }
 
-/** Names the numbers that a denied request did not fit in: those of its limit, not those of an override. */
-function why(entry) {
-  const numbers = state.snapshot.limits.find((limit) => limitKey(limit) === limitKey(entry))?.numbers;
-  return numbers ? `over ${numbers}` : "–";
-}
+/** Names the numbers that a denied request did not fit in, which may be those of an override. */
+const why = ({ numbers }) => (numbers ? `over ${numbers}` : "–");
 
 function setHealth(level, text) {
   $("health").className = `health ${level === "good" ? "good" : level === "bad" ? "bad" : ""}`;
