@@ -233,6 +233,25 @@ fn why_has_the_numbers_of_an_override() {
 }
 
 #[test]
+fn a_rule_is_shown_by_who_asked() {
+    let mut app = App::default();
+    let mut rules = snapshot();
+    let of_rule = |id: &str| {
+        let mut entry = busy("upload", "user:1/m", id, (7, 7), None);
+        entry["kind"] = json!("rule");
+        entry
+    };
+    rules["top_denied"] = json!([of_rule("user=vova"), of_rule("")]);
+    app.apply(event("snapshot", &rules));
+    let screen = lines(&drawn(&app, 120, 40));
+    let row = |id: &str| {
+        let is_row = |line: &&str| line.split_whitespace().take(3).eq(["upload", id, "7"]);
+        screen.lines().filter(is_row).count()
+    };
+    assert_eq!((row("user=vova"), row("–")), (1, 1), "{screen}");
+}
+
+#[test]
 fn colors_say_what_is_allowed_and_denied_and_can_be_turned_off() {
     let colors = |buffer: &Buffer| -> Vec<Color> { buffer.content().iter().map(|cell| cell.fg).collect() };
     let colored = colors(&drawn(&app(), 80, 24));

@@ -144,10 +144,17 @@ impl<'a> Decided<'a> {
 
 impl<'a> Decided<'a> {
     /// Records the answer to a verb. An allowed request counts for each limit and rule that could have denied it, a
-    /// denied one for the limit or rule that decided. Checks of rules are not counted.
-    pub(super) fn answer(&mut self, verb: Verb, answer: &'a VerbAnswer<'_>, rules: &'a [RuleRequest<'_>]) {
+    /// denied one for the limit or rule that decided. Checks of rules are not counted. `rule_ids` has the
+    /// [`rule_id`](super::rules::rule_id) of each rule.
+    pub(super) fn answer(
+        &mut self,
+        verb: Verb,
+        answer: &'a VerbAnswer<'_>,
+        rules: &'a [RuleRequest<'_>],
+        rule_ids: &'a [Vec<u8>],
+    ) {
         match answer {
-            VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, rules, decision),
+            VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, (rules, rule_ids), decision),
             VerbAnswer::Refund(charges, _) => {
                 charges.iter().for_each(|charge| self.policy.counters(charge).counters.refunded());
             }
@@ -162,25 +169,26 @@ impl<'a> Decided<'a> {
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
-        rules: &'a [RuleRequest<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
         decision: &Decision,
     ) {
         if self.logs {
             decision_log::bill(self.gate, verb, charges, rules, decision);
         }
         if self.spans.is_some() {
-            self.bill_span(verb, charges, rules, decision);
+            self.bill_span(verb, charges, (rules, rule_ids), decision);
         }
         match (charges, rules) {
             ([charge], []) if charge.kind() != ChargeKind::SpendOnly => {
                 self.only_charge(verb, charge, decision);
             }
-            ([], [RuleRequest { rule, key, .. }]) => {
+            ([], [request]) => {
                 if verb == Verb::Spend {
-                    self.count_rule(rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+                    self.count_rule(request.rule.text(), &rule_ids[0], &RuleDecision::from(*decision));
                 }
             }
             _ => {
+                let rules = (rules, rule_ids);
                 if verb == Verb::Spend {
                     self.metrics.bills.count(decision.verdict, decision.degraded);
                 }
@@ -211,7 +219,7 @@ impl<'a> Decided<'a> {
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
-        rules: &'a [RuleRequest<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
         decision: &Decision,
     ) {
         let is_degraded = decision.degraded;
@@ -236,14 +244,13 @@ impl<'a> Decided<'a> {
         if verb != Verb::Spend {
             return;
         }
-        for (index, request) in rules.iter().enumerate() {
+        for (index, (request, id)) in rules.iter().zip(rule_ids).enumerate() {
             let name = request.rule.text();
             let Some(Counted { counters, subject }) = self.policy.rule(name) else { continue };
             if !rules[..index].iter().any(|earlier| earlier.rule.text() == name) {
                 let verdict = self.verdict_of_rule(name, charges.len() + index, decision);
                 counters.decided_in_bill(verdict, is_degraded);
             }
-            let id = request.key.as_deref().unwrap_or_default().as_bytes();
             self.watch_spent(*subject, id, 1);
         }
     }
@@ -253,7 +260,7 @@ impl<'a> Decided<'a> {
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
-        rules: &'a [RuleRequest<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
         decision: &Decision,
     ) {
         let (verdict, is_degraded) = (decision.verdict, decision.degraded);
@@ -267,11 +274,10 @@ impl<'a> Decided<'a> {
                 self.policy.counters(charge).counters.checked(verdict, is_degraded);
             }
             (Decider::Rule(index), Verb::Spend) => {
-                let RuleRequest { rule, key, .. } = &rules[index];
-                let Some(Counted { counters, subject }) = self.policy.rule(rule.text()) else { return };
+                let name = rules[index].rule.text();
+                let Some(Counted { counters, subject }) = self.policy.rule(name) else { return };
                 counters.decided_in_bill(verdict, is_degraded);
-                let id = key.as_deref().unwrap_or_default().as_bytes();
-                self.watch_denied(*subject, id, 1, Some(decision.retry_nanos));
+                self.watch_denied(*subject, &rule_ids[index], 1, Some(decision.retry_nanos));
             }
             (Decider::Rule(_), _) => {}
         }
@@ -288,22 +294,27 @@ impl<'a> Decided<'a> {
     }
 
     /// Records the span of a bill, with the limit or the rule that decided it.
-    fn bill_span(&self, verb: Verb, charges: &[Charge<'_>], rules: &[RuleRequest<'_>], decision: &Decision) {
+    fn bill_span(
+        &self,
+        verb: Verb,
+        charges: &[Charge<'_>],
+        (rules, rule_ids): (&[RuleRequest<'_>], &[Vec<u8>]),
+        decision: &Decision,
+    ) {
         match decision.decider(charges) {
             Decider::Charge(charge) => {
                 let Counted { subject, .. } = self.policy.counters(charge);
                 self.span(*subject, charge.id(), || Outcome::of(verb, charge.cost(), decision));
             }
             Decider::Rule(index) => {
-                let RuleRequest { rule, key, .. } = &rules[index];
-                self.rule_span(verb, rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+                let name = rules[index].rule.text();
+                self.rule_span(verb, name, &rule_ids[index], &RuleDecision::from(*decision));
             }
         }
     }
 
-    fn rule_span(&self, verb: Verb, name: &str, key: Option<&str>, decision: &RuleDecision) {
+    fn rule_span(&self, verb: Verb, name: &str, id: &[u8], decision: &RuleDecision) {
         if let Some(Counted { subject, .. }) = self.policy.rule(name) {
-            let id = key.unwrap_or_default().as_bytes();
             self.span(*subject, id, || Outcome::of_rule(verb, decision));
         }
     }
@@ -384,21 +395,20 @@ impl<'a> Decided<'a> {
         self.watch_cost(*subject, charge.id(), hits, decision);
     }
 
-    /// Records the decision of a rule.
-    pub(super) fn rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
+    /// Records the decision of a rule about the request that has this [`rule_id`](super::rules::rule_id).
+    pub(super) fn rule(&mut self, name: &str, key: Option<&str>, id: &'a [u8], decision: &RuleDecision) {
         if self.logs {
             decision_log::rule(self.gate, name, key, decision);
         }
         if self.spans.is_some() {
-            self.rule_span(Verb::Spend, name, key, decision);
+            self.rule_span(Verb::Spend, name, id, decision);
         }
-        self.count_rule(name, key, decision);
+        self.count_rule(name, id, decision);
     }
 
-    fn count_rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
+    fn count_rule(&mut self, name: &str, id: &'a [u8], decision: &RuleDecision) {
         let Some(Counted { counters, subject }) = self.policy.rule(name) else { return };
         counters.decided(decision);
-        let id = key.unwrap_or_default().as_bytes();
         if decision.allowed() {
             self.watch_spent(*subject, id, 1);
         } else {

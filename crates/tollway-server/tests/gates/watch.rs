@@ -138,11 +138,53 @@ fn every_gate_tells_who_was_denied() {
             "inline inline/throttle inline 2..2 null",
             "key keys ws a 2..2 null",
             "limit Login redis 2..2 30.0",
-            "rule upload vova 2..2 null",
+            "rule upload vova user=r 2..2 null",
         ]
     );
     let spent = lines(&gate.get("/v1/top?by=spent&limit=Login").json());
     assert_eq!(spent, ["limit Login redis 2..2 30.0", "limit Login named n 1..1 0.0"]);
+}
+
+/// The id of a rule says who was denied: the values of its selectors.
+#[test]
+fn the_id_of_a_rule_has_the_values_of_its_selectors() {
+    let policy = "
+limits: { Fast: { burst: 1000, count: 1000, period: 1m } }
+rules:
+  upload: Or('user:1/h', 'apikey:1/h')
+  all: 1/h
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let upload = |body: Value| gate.post("/v1/rules/upload", &body.to_string());
+    for _ in 0..2 {
+        for (user, apikey) in [("vova", "k"), ("anna", ""), ("a apikey=k", ""), ("say \"hi\"", "")] {
+            let charges = json!([{"limit": "Fast", "id": "x"}]);
+            let selectors = json!({"apikey": apikey, "user": user});
+            let rules = json!([{"rule": "upload", "selectors": selectors}]);
+            gate.post("/v1/spend", &json!({"charges": charges, "rules": rules}).to_string());
+            upload(json!({"selectors": selectors, "key": "cats"}));
+            upload(json!({"selectors": selectors, "key": "user=x"}));
+            upload(json!({"selectors": selectors, "key": "upload"}));
+        }
+        gate.post("/v1/rules/all", "");
+    }
+    let ids = |list: &str| {
+        let list = gate.get(&format!("/v1/top?n=100&by={list}")).json();
+        let rules = list["top"].as_array().unwrap().iter().filter(|entry| entry["kind"] == "rule");
+        let entry = |entry: &Value| format!("{} {} {}", entry["limit"], entry["count_max"], entry["id"]);
+        rules.map(entry).collect::<BTreeSet<_>>()
+    };
+    let spent = ids("spent");
+    for id in ["user=vova apikey=k", "user=anna", "user=\"a apikey=k\"", "user=\"say \"\"hi\"\"\""] {
+        for key in ["", "cats ", "\"user=x\" "] {
+            let line = format!("\"upload\" 1 {}", json!(format!("{key}{id}")));
+            assert!(spent.contains(&line), "{line}\n{spent:#?}");
+        }
+        let line = format!("\"upload\" 3 {}", json!(id));
+        assert!(ids("denied").contains(&line), "{line}\n{:#?}", ids("denied"));
+    }
+    assert!(spent.contains("\"all\" 1 \"\"") && ids("denied").contains("\"all\" 1 \"\""));
+    assert_eq!(spent.len(), 13, "{spent:#?}");
 }
 
 #[test]

@@ -137,15 +137,16 @@ impl Source<'_> {
             IdList::Denied => (&self.snapshot.top_denied, "Nobody was denied in the last minute."),
             IdList::Spent => (&self.snapshot.top_spent, "Nobody spent anything in the last minute."),
         };
-        let shown =
-            entries.iter().filter(|entry| self.view.shows(&[&entry.limit, &shown_id(entry.id.as_deref())]));
+        let shown = entries
+            .iter()
+            .filter(|entry| self.view.shows(&[&entry.limit, &shown_id(entry.kind, entry.id.as_deref())]));
         let rows = shown.map(|entry| self.id(entry)).collect();
         self.or_note(rows, if self.snapshot.server.watch { nobody } else { WATCH_OFF })
     }
 
     fn id(self, entry: &TopEntry) -> Vec<Cell> {
         let limit = Cell::plain(&entry.limit);
-        let id = Cell::plain(shown_id(entry.id.as_deref()));
+        let id = Cell::plain(shown_id(entry.kind, entry.id.as_deref()));
         let count = words::range(entry.count_min, entry.count_max);
         match self.view.list {
             IdList::Spent => vec![limit, id, Cell::plain(count)],
@@ -163,15 +164,15 @@ impl Source<'_> {
 
     fn denials(self) -> Vec<Vec<Cell>> {
         let denials = self.snapshot.last_denials.iter();
-        let shown =
-            denials.filter(|denial| self.view.shows(&[&denial.limit, &shown_id(denial.id.as_deref())]));
+        let shown = denials
+            .filter(|denial| self.view.shows(&[&denial.limit, &shown_id(denial.kind, denial.id.as_deref())]));
         let rows = shown.map(|denial| {
             let ago = words::duration((self.snapshot.at - denial.at).max(0.0));
             let retry = denial.retry_after.map_or_else(|| "–".to_owned(), words::duration);
             vec![
                 Cell::new(format!("{ago} ago"), self.theme.dim()),
                 Cell::plain(&denial.limit),
-                Cell::plain(shown_id(denial.id.as_deref())),
+                Cell::plain(shown_id(denial.kind, denial.id.as_deref())),
                 Cell::plain(words::count(denial.cost)),
                 Cell::new(&denial.gate, self.theme.dim()),
                 Cell::plain(retry),
@@ -253,9 +254,11 @@ fn why(numbers: Option<&str>) -> String {
     numbers.map_or_else(|| "–".to_owned(), |numbers| format!("over {numbers}"))
 }
 
-fn shown_id(id: Option<&str>) -> String {
+/// Returns an id as the console shows it. A rule without selectors has none.
+fn shown_id(kind: SubjectKind, id: Option<&str>) -> String {
     match id {
         None => "(not shown)".to_owned(),
+        Some("") if kind == SubjectKind::Rule => "–".to_owned(),
         Some("") => "(empty)".to_owned(),
         Some(id) => id.to_owned(),
     }

@@ -11,6 +11,11 @@ async function spend(id, cost = 1) {
   return (await fetch(`http://${http}/v1/spend`, options)).json();
 }
 
+async function upload(user) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ selectors: { user } }) };
+  return (await fetch(`http://${http}/v1/rules/upload`, options)).json();
+}
+
 /** Sends requests of a few ids until it is told to stop. One of them is denied most of the time. */
 function startTraffic() {
   let running = true;
@@ -85,6 +90,9 @@ async function main() {
   const row = page.locator("#top-denied tbody tr", { hasText: "mallory" });
   await row.waitFor();
   seen.denied = (await row.locator("code").textContent()).trim();
+  // A rule is listed by who asked.
+  for (let times = 0; times < 2; times += 1) await upload("vova");
+  await page.locator("#top-denied tbody tr", { hasText: "upload" }).locator("code", { hasText: /^user=vova$/ }).waitFor();
   seen.limits = await page.locator("#limits tbody tr").count();
   // Denials that look alike have a row each.
   await page.waitForFunction(() => document.querySelectorAll("#last-denials tbody tr").length === 100);
