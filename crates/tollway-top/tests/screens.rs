@@ -276,6 +276,15 @@ fn no_size_and_no_key_panics() {
             drawn(&app, width, height);
         }
     }
-    let too_small = lines(&drawn(&App::default(), 29, 3));
-    assert!(too_small.starts_with("The window is too small: it n\n"), "{too_small}");
+}
+
+#[test]
+fn a_window_that_is_too_small_says_how_large_it_must_be() {
+    for (width, height, expected) in [
+        (29, 3, "The window is too small: it\nneeds 30 x 8.\n\n"),
+        (80, 7, "The window is too small: it needs 30 x 8.\n\n\n\n\n\n\n"),
+        (14, 4, "The window is\ntoo small: it\nneeds 30 x 8.\n\n"),
+    ] {
+        assert_eq!(lines(&drawn(&App::default(), width, height)), expected);
+    }
 }
