@@ -6,6 +6,7 @@ use tollway_wire::http::{LiveCounts, SubjectKind};
 
 use super::histogram::BUCKETS;
 use super::{Counter, DecisionCounters, LimitCounters, Metrics, OUTCOMES, RuleCounters, WorkerMetrics};
+use crate::gate::smockron::ACCOUNTING;
 use crate::watch::{KEYS, kind_of_limit};
 
 /// The number of buckets in the histogram of answers.
@@ -74,7 +75,7 @@ impl Metrics {
             ("throttr", sum(&|worker| worker.throttr.done.get() + worker.throttr.failed.get())),
             ("resp", sum(&|worker| worker.resp.commands.get())),
             ("rls", sum(&|worker| worker.rls.requests())),
-            ("accounting", sum(&|worker| worker.smockron.requests())),
+            (ACCOUNTING, sum(&|worker| worker.smockron.requests())),
         ]))
     }
 }
