@@ -232,9 +232,9 @@ pub(crate) fn listed(settings: &Settings) -> io::Result<Listed> {
         let master = smockron::Master::new(bounds, limiter, gate.statsd.as_deref())?;
         let limit = || ConnectionLimit::new(&gate.connections).with_networks(&gate.trusted_networks);
         let accounting = smockron::Accounting(Arc::clone(&master));
-        listed.add(TcpGate::new("accounting", gate.accounting, limit(), accounting));
+        listed.add(TcpGate::new(smockron::ACCOUNTING, gate.accounting, limit(), accounting));
         if let Some(address) = gate.control() {
-            listed.add(TcpGate::new("control", address, limit(), smockron::Control(master)));
+            listed.add(TcpGate::new(smockron::CONTROL, address, limit(), smockron::Control(master)));
         }
     }
     Ok(listed)

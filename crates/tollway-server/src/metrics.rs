@@ -25,7 +25,7 @@ use crate::spans::SpanCounters;
 
 pub(crate) use descriptors::DescriptorSeries;
 pub(crate) use histogram::{Latencies, Waits};
-pub(crate) use rates::{GateRequests, LATENCY_BUCKETS};
+pub(crate) use rates::{DecisionCounts, GateRequests, LATENCY_BUCKETS};
 pub(crate) use smockron::{DomainCounters, Malformed, SmockronCounters};
 pub(crate) use text::{Page, encode};
 
@@ -44,6 +44,9 @@ pub(crate) struct Metrics {
 pub(crate) struct WorkerMetrics {
     limits: Mutex<BTreeMap<Box<str>, Arc<LimitCounters>>>,
     rules: Mutex<BTreeMap<Box<str>, Arc<RuleCounters>>>,
+    /// The requests that were bills of several charges and rules, each once. The counters of limits and rules have such
+    /// a request several times, so the sum of those is no number of requests.
+    pub(crate) bills: DecisionCounters,
     /// The time from a complete request to its answer.
     pub(crate) latency: Latencies,
     /// The responses of the HTTP gate, by the first digit of their status.
@@ -145,14 +148,32 @@ impl AccessCounters {
     }
 }
 
+/// Counts decisions by their verdicts.
+#[derive(Debug, Default)]
+pub(crate) struct DecisionCounters {
+    verdicts: [Counter; OUTCOMES.len()],
+    /// The decisions, of the above, that were made without the store.
+    degraded: Counter,
+}
+
+impl DecisionCounters {
+    pub(crate) fn count(&self, verdict: Verdict, is_degraded: bool) {
+        self.verdicts[outcome(verdict)].one();
+        self.degraded.add(u64::from(is_degraded));
+    }
+}
+
 /// Counts the decisions of one limit on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct LimitCounters {
+    /// The spends of this limit alone.
     spends: [Counter; OUTCOMES.len()],
+    /// The spends that were a part of a bill. The request is also in [`WorkerMetrics::bills`].
+    in_bills: DecisionCounters,
     checks: [Counter; OUTCOMES.len()],
     refunds: Counter,
     resets: Counter,
-    /// The spends that were decided without the store.
+    /// The spends of this limit alone that were decided without the store.
     degraded: Counter,
     /// The checks that were decided without the store.
     degraded_checks: Counter,
@@ -176,9 +197,10 @@ impl SpendTally {
 /// Counts the decisions of one rule on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct RuleCounters {
-    decisions: [Counter; OUTCOMES.len()],
-    /// The decisions, of the above, that were made without the store.
-    degraded: Counter,
+    /// The decisions of this rule alone.
+    alone: DecisionCounters,
+    /// The decisions that were a part of a bill. The request is also in [`WorkerMetrics::bills`].
+    in_bills: DecisionCounters,
 }
 
 /// All verdicts, each with its name as a label.
@@ -257,14 +279,19 @@ impl LimitCounters {
         self.degraded.add(tally.degraded);
     }
 
+    /// Counts the part of a bill. Its request is counted in [`WorkerMetrics::bills`].
+    pub(crate) fn spent_in_bill(&self, verdict: Verdict, is_degraded: bool) {
+        self.in_bills.count(verdict, is_degraded);
+    }
+
     /// Counts a measured rate, which is a spend without a decision.
     pub(crate) fn measured(&self, verdict: Verdict) {
         self.spends[outcome(verdict)].one();
     }
 
-    pub(crate) fn checked(&self, decision: &Decision) {
-        self.checks[outcome(decision.verdict)].one();
-        self.degraded_checks.add(u64::from(decision.degraded));
+    pub(crate) fn checked(&self, verdict: Verdict, is_degraded: bool) {
+        self.checks[outcome(verdict)].one();
+        self.degraded_checks.add(u64::from(is_degraded));
     }
 
     pub(crate) fn refunded(&self) {
@@ -278,8 +305,12 @@ impl LimitCounters {
 
 impl RuleCounters {
     pub(crate) fn decided(&self, decision: &RuleDecision) {
-        self.decisions[outcome(decision.verdict)].one();
-        self.degraded.add(u64::from(decision.degraded));
+        self.alone.count(decision.verdict, decision.degraded);
+    }
+
+    /// Counts the part of a bill. Its request is counted in [`WorkerMetrics::bills`].
+    pub(crate) fn decided_in_bill(&self, verdict: Verdict, is_degraded: bool) {
+        self.in_bills.count(verdict, is_degraded);
     }
 }
 

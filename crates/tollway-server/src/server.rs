@@ -15,7 +15,7 @@ use tracing::error;
 use crate::audit::{AuditLog, AuditWriter, Auditor, check_audit_file};
 use crate::bounds::Bounds;
 use crate::drain::{DrainSwitch, drain};
-use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, size_file_table};
+use crate::gate::{self, ConnectionLimit, Gate, Listed, ReservedPorts, size_file_table, smockron};
 use crate::metrics::Metrics;
 use crate::reload::{ConfigFile, Reloader};
 use crate::spans::{SpanThread, Spans};
@@ -232,12 +232,12 @@ impl Server {
 
     /// Returns the address to which gatekeepers report.
     pub fn smockron_addr(&self) -> Option<SocketAddr> {
-        self.address_of("accounting")
+        self.address_of(smockron::ACCOUNTING)
     }
 
     /// Returns the address at which gatekeepers hear of delays.
     pub fn smockron_control_addr(&self) -> Option<SocketAddr> {
-        self.address_of("control")
+        self.address_of(smockron::CONTROL)
     }
 
     /// Reloads the configuration file soon.

@@ -131,9 +131,10 @@ impl Service {
                 return Err(error.into());
             }
         };
+        let rule_ids: Vec<_> = rules.iter().map(|rule| rules::id_of_request(policy.policy(), rule)).collect();
         let mut decided =
             self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
-        decided.answer(verb, &answer, rules);
+        decided.answer(verb, &answer, rules, &rule_ids);
         decided.finish();
         match &answer {
             VerbAnswer::Decision(..) => {}

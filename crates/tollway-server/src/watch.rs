@@ -14,6 +14,7 @@ mod denials;
 mod feed;
 mod generations;
 mod history;
+mod numbers;
 mod sampler;
 mod sketch;
 mod subjects;
@@ -34,6 +35,7 @@ use self::decision_sampler::{DecisionSampler, ONE_BY_ONE};
 use self::denials::{Denial, LAST, LastDenials};
 pub(crate) use self::feed::{LiveFeed, LiveWatcher};
 use self::generations::{Generations, SECONDS, oldest_shown};
+use self::numbers::numbers_of_id;
 pub(crate) use self::sampler::Sampler;
 pub(crate) use self::sketch::Subject;
 use self::sketch::{Added, EscapedId, ShortId, SketchKey};
@@ -193,13 +195,13 @@ impl Watch {
 
     /// Returns the ids that were denied or spent most, of one name or of all.
     pub(crate) async fn top(&self, by: TopBy, name: Option<&str>, n: usize, engine: &Engine) -> TopReport {
-        let (mut report, ids) = self.counted(by, name, n);
+        let (mut report, ids) = self.counted(by, name, n, &engine.policy());
         add_retry_after(engine, &mut report.top, &ids).await;
         report
     }
 
     /// Returns a list without the times that the store knows, and its ids.
-    fn counted(&self, by: TopBy, name: Option<&str>, n: usize) -> (TopReport, Vec<ShortId>) {
+    fn counted(&self, by: TopBy, name: Option<&str>, n: usize, policy: &Policy) -> (TopReport, Vec<ShortId>) {
         let millis = self.millis.load(Ordering::Relaxed);
         let generation = generation(millis);
         let wanted = name.map(|name| self.subjects.named(name));
@@ -209,7 +211,7 @@ impl Watch {
             .collect();
         let is_wanted = |subject| wanted.as_ref().is_none_or(|wanted| wanted.contains(&subject));
         let Merged { total, is_exact, top } = merge(&counts, is_wanted);
-        let listed = top.iter().filter_map(|entry| self.entry(by, generation, entry));
+        let listed = top.iter().filter_map(|entry| self.entry(by, generation, entry, policy));
         let (top, ids) = listed.take(n).unzip();
         let window = millis.saturating_sub(oldest_shown(generation) * SECONDS * 1_000);
         let window = Duration::from_millis(window).as_secs_f64();
@@ -217,7 +219,13 @@ impl Watch {
     }
 
     /// Returns one line of a list; `None` if the id lost its place since it was counted.
-    fn entry(&self, by: TopBy, generation: u64, entry: &Entry) -> Option<(TopEntry, ShortId)> {
+    fn entry(
+        &self,
+        by: TopBy,
+        generation: u64,
+        entry: &Entry,
+        policy: &Policy,
+    ) -> Option<(TopEntry, ShortId)> {
         let find = |worker: MutexGuard<'_, WorkerWatch>| worker.of(by).id(generation, entry.hash).copied();
         let id = self.each_worker().find_map(find)?;
         let (kind, name) = self.subjects.name(entry.subject)?;
@@ -228,21 +236,22 @@ impl Watch {
             count_min: entry.bounds.min,
             count_max: entry.bounds.max,
             retry_after: None,
+            numbers: numbers_of_id(policy, kind, &name, &id, self.settings.show_ids),
         };
         Some((shown, id))
     }
 
     /// Returns the last denials of all workers, newest first. `started_at` is the time when this started, in seconds
     /// since 1970, by the clock of now: that clock may have been set since.
-    fn last_denials(&self, started_at: f64) -> Vec<LastDenial> {
+    fn last_denials(&self, started_at: f64, policy: &Policy) -> Vec<LastDenial> {
         let mut last: Vec<_> = self.each_worker().flat_map(|worker| worker.last.to_vec()).collect();
         // A stable sort: those of one tick and one worker stay in their order, which is newest first.
         last.sort_by_key(|denial| std::cmp::Reverse(denial.at));
         last.truncate(LAST);
-        last.iter().filter_map(|denial| self.last_denial(denial, started_at)).collect()
+        last.iter().filter_map(|denial| self.last_denial(denial, started_at, policy)).collect()
     }
 
-    fn last_denial(&self, denial: &Denial, started_at: f64) -> Option<LastDenial> {
+    fn last_denial(&self, denial: &Denial, started_at: f64, policy: &Policy) -> Option<LastDenial> {
         let (kind, name) = self.subjects.name(denial.subject)?;
         Some(LastDenial {
             at: started_at + Duration::from_millis(denial.at).as_secs_f64(),
@@ -252,6 +261,7 @@ impl Watch {
             id: self.shown_id(denial.subject, &denial.id),
             cost: denial.cost,
             retry_after: denial.retry.filter(|retry| !retry.is_forever()).map(Nanos::as_secs_f64),
+            numbers: numbers_of_id(policy, kind, &name, &denial.id, self.settings.show_ids),
         })
     }
 
@@ -404,10 +414,14 @@ mod tests {
         deny(1, "x");
         deny(1, "y");
         deny(0, "z");
-        let ids: Vec<_> = watch.last_denials(0.0).into_iter().map(|denial| denial.id.unwrap()).collect();
+        let ids: Vec<_> = watch
+            .last_denials(0.0, &Policy::default())
+            .into_iter()
+            .map(|denial| denial.id.unwrap())
+            .collect();
         assert_eq!(ids[..5], ["z", "y", "x", "first 99", "first 98"]);
         assert_eq!(ids.len(), LAST);
-        let at = |started_at| watch.last_denials(started_at)[0].at;
+        let at = |started_at| watch.last_denials(started_at, &Policy::default())[0].at;
         assert_eq!((at(1_000.0), at(4_600.0)), (1_000.1, 4_600.1), "the clock was set by an hour");
     }
 
@@ -423,7 +437,7 @@ mod tests {
             // A short id is the same in all places.
             let subject = watch.subjects.number(SubjectKind::Limit, "a");
             watch.recorder(0).unwrap().denied("http", subject, b"alice", 1, None);
-            assert_eq!(watch.last_denials(0.0).remove(0).id, Some(shown("alice")));
+            assert_eq!(watch.last_denials(0.0, &Policy::default()).remove(0).id, Some(shown("alice")));
         }
     }
 
@@ -433,7 +447,7 @@ mod tests {
             let watch = Watch::new(WatchSettings { is_on: true, show_ids }, 1);
             let subject = watch.subjects.number(SubjectKind::Limit, "a");
             watch.recorder(0).unwrap().denied("http", subject, id, 1, None);
-            watch.last_denials(0.0).remove(0).id
+            watch.last_denials(0.0, &Policy::default()).remove(0).id
         };
         let plain = |id: &[u8]| shown(ShowIds::Plain, id).unwrap();
         assert_eq!(plain(b"a b"), "a b");

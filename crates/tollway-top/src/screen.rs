@@ -74,7 +74,9 @@ impl App {
         if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
             let (width, height) = SMALLEST;
             let text = format!("The window is too small: it needs {width} x {height}.");
-            buffer.set_stringn(area.x, area.y, text, usize::from(area.width), Style::new());
+            for (line, y) in footer::wrap(&text, area.width).iter().zip(area.top()..area.bottom()) {
+                buffer.set_stringn(area.x, y, line, usize::from(area.width), Style::new());
+            }
             return;
         }
         let header = header::lines(self, now, theme);

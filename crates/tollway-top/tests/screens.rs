@@ -42,11 +42,14 @@ fn limit(name: &str, kind: &str, numbers: &str, allowed: u64, denied: u64, share
     })
 }
 
-fn busy(limit: &str, id: &str, count: (u64, u64), retry_after: Option<f64>) -> Value {
+const LOGIN: &str = "burst 5, 10 per 1h";
+const ADDRESS: &str = "burst 100, 20 per 1s";
+
+fn busy(limit: &str, numbers: &str, id: &str, count: (u64, u64), retry_after: Option<f64>) -> Value {
     let (count_min, count_max) = count;
     json!({
         "limit": limit, "kind": "limit", "id": id, "count_min": count_min, "count_max": count_max,
-        "retry_after": retry_after,
+        "retry_after": retry_after, "numbers": numbers,
     })
 }
 
@@ -67,8 +70,8 @@ fn snapshot() -> Value {
         "totals": {"allowed": 1_204, "denied": 96, "degraded": 0},
         "latency": {"p50": 0.000_021, "p99": 0.001_48},
         "limits": [
-            limit("LoginsPerAccount", "limit", "burst 5, 10 per 1h", 4, 61, Some(0.941)),
-            limit("RequestsPerIPAddress", "limit", "burst 100, 20 per 1s", 1_120, 35, Some(0.031)),
+            limit("LoginsPerAccount", "limit", LOGIN, 4, 61, Some(0.941)),
+            limit("RequestsPerIPAddress", "limit", ADDRESS, 1_120, 35, Some(0.031)),
             limit("upload", "rule", "Or('10/s', 'user:100/h')", 80, 0, Some(0.0)),
             limit("shop/account", "descriptor", "3 per 1m", 0, 0, None),
         ],
@@ -86,11 +89,11 @@ fn snapshot() -> Value {
             {"name": "admin", "address": "127.0.0.1:8082", "connections": 2, "max_connections": 100, "refused": 0, "evicted": 0, "requests": null},
         ],
         "top_denied": [
-            busy("LoginsPerAccount", "mallory", (2_901, 2_933), Some(341.2)),
-            busy("LoginsPerAccount", "trudy@example.com", (412, 412), Some(12.5)),
-            busy("RequestsPerIPAddress", "2001:db8::/64", (88, 88), Some(0.0)),
+            busy("LoginsPerAccount", LOGIN, "mallory", (2_901, 2_933), Some(341.2)),
+            busy("LoginsPerAccount", LOGIN, "trudy@example.com", (412, 412), Some(12.5)),
+            busy("RequestsPerIPAddress", ADDRESS, "2001:db8::/64", (88, 88), Some(0.0)),
         ],
-        "top_spent": [busy("RequestsPerIPAddress", "192.0.2.7", (61_200, 61_200), Some(0.0))],
+        "top_spent": [busy("RequestsPerIPAddress", ADDRESS, "192.0.2.7", (61_200, 61_200), Some(0.0))],
         "last_denials": [
             denial(0.1, "http", "LoginsPerAccount", "mallory", Some(341.3)),
             denial(0.4, "resp", "RequestsPerIPAddress", "2001:db8::/64", Some(0.046)),
@@ -219,6 +222,36 @@ fn a_server_that_counts_no_ids_says_why_the_lists_are_empty() {
 }
 
 #[test]
+fn why_has_the_numbers_of_an_override() {
+    let mut app = App::default();
+    let mut vip = snapshot();
+    let numbers = "burst 50, 100 per 1h";
+    vip["top_denied"] = json!([busy("LoginsPerAccount", numbers, "vip", (7, 7), Some(1.0))]);
+    app.apply(event("snapshot", &vip));
+    let screen = lines(&drawn(&app, 120, 40));
+    assert!(screen.contains(&format!("over {numbers}")), "{screen}");
+}
+
+#[test]
+fn a_rule_is_shown_by_who_asked() {
+    let mut app = App::default();
+    let mut rules = snapshot();
+    let of_rule = |id: &str| {
+        let mut entry = busy("upload", "user:1/m", id, (7, 7), None);
+        entry["kind"] = json!("rule");
+        entry
+    };
+    rules["top_denied"] = json!([of_rule("user=vova"), of_rule("")]);
+    app.apply(event("snapshot", &rules));
+    let screen = lines(&drawn(&app, 120, 40));
+    let row = |id: &str| {
+        let is_row = |line: &&str| line.split_whitespace().take(3).eq(["upload", id, "7"]);
+        screen.lines().filter(is_row).count()
+    };
+    assert_eq!((row("user=vova"), row("–")), (1, 1), "{screen}");
+}
+
+#[test]
 fn colors_say_what_is_allowed_and_denied_and_can_be_turned_off() {
     let colors = |buffer: &Buffer| -> Vec<Color> { buffer.content().iter().map(|cell| cell.fg).collect() };
     let colored = colors(&drawn(&app(), 80, 24));
@@ -243,6 +276,15 @@ fn no_size_and_no_key_panics() {
             drawn(&app, width, height);
         }
     }
-    let too_small = lines(&drawn(&App::default(), 29, 3));
-    assert!(too_small.starts_with("The window is too small: it n\n"), "{too_small}");
+}
+
+#[test]
+fn a_window_that_is_too_small_says_how_large_it_must_be() {
+    for (width, height, expected) in [
+        (29, 3, "The window is too small: it\nneeds 30 x 8.\n\n"),
+        (80, 7, "The window is too small: it needs 30 x 8.\n\n\n\n\n\n\n"),
+        (14, 4, "The window is\ntoo small: it\nneeds 30 x 8.\n\n"),
+    ] {
+        assert_eq!(lines(&drawn(&App::default(), width, height)), expected);
+    }
 }

@@ -237,11 +237,12 @@ fn cannot_start(error: io::Error, named: &[NamedFile], config: Option<&Path>) ->
     else {
         return anyhow!(error).context("cannot start the server");
     };
-    let gate = if matches!(*gate, "accounting" | "control") { "smockron" } else { gate };
+    // A part of a gate, as `smockron (control)`, has the flag of the gate.
+    let flag = gate.split(' ').next().unwrap_or(gate);
     let owner = port_owner::find(address.port()).map(|owner| format!(" by {owner}")).unwrap_or_default();
     anyhow!(
         "the {gate} gate cannot listen on {address}: the port is in use{owner}; stop it, or choose another address with \
-         --{gate} ADDR"
+         --{flag} ADDR"
     )
 }
 

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use thiserror::Error;
 use tollway::config::{GateAccess, Gates, TrustedNetworks};
 
+use super::smockron::{ACCOUNTING, CONTROL};
+
 /// A gate that others than this machine can reach, and that requires no authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,8 +51,8 @@ pub fn open_gates(gates: &Gates) -> Vec<OpenGate> {
     let asks_text = gates.text_hmac.is_some() || is_restricted(&gates.trusted_networks);
     let others = [
         ("text", gates.text, asks_text),
-        ("accounting", smockron.map(|gate| gate.accounting), asks_smockron),
-        ("control", smockron.and_then(|gate| gate.control()), asks_smockron),
+        (ACCOUNTING, smockron.map(|gate| gate.accounting), asks_smockron),
+        (CONTROL, smockron.and_then(|gate| gate.control()), asks_smockron),
     ];
     gates
         .accesses()
@@ -74,8 +76,8 @@ fn risk_and_remedy(gate: &str) -> (&'static str, &'static str) {
         "throttr" => ("can change the quotas of all consumers", CERTIFICATES),
         "resp" => ("can use up, refund and reset the limits of every id", TOKENS),
         "rls" => ("can use up the limits of every descriptor", TOKENS),
-        "accounting" => ("can report requests for every client, and so delay it", NETWORKS),
-        "control" => ("can see which clients are delayed", NETWORKS),
+        ACCOUNTING => ("can report requests for every client, and so delay it", NETWORKS),
+        CONTROL => ("can see which clients are delayed", NETWORKS),
         other => unreachable!("no gate is called {other}"),
     }
 }
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn a_gate_on_loopback_is_not_open_and_one_on_every_interface_is() {
         assert_eq!(names(&Gates::default()), [""; 0]);
-        let all = ["http", "admin", "throttr", "resp", "rls", "text", "accounting", "control"];
+        let all = ["http", "admin", "throttr", "resp", "rls", "text", ACCOUNTING, CONTROL];
         assert_eq!(names(&everywhere()), all);
         let open = open_gates(&Gates { http: Some("[::]:80".parse().unwrap()), ..Gates::OFF });
         assert_eq!(
@@ -154,8 +156,8 @@ mod tests {
     fn networks_that_have_every_address_close_no_gate() {
         for (networks, expected) in [
             (&["10.0.0.0/8"][..], &[][..]),
-            (&["0.0.0.0/0", "::/0"], &["text", "accounting", "control"]),
-            (&["0.0.0.0/1", "128.0.0.0/1"], &["text", "accounting", "control"]),
+            (&["0.0.0.0/0", "::/0"], &["text", ACCOUNTING, CONTROL]),
+            (&["0.0.0.0/1", "128.0.0.0/1"], &["text", ACCOUNTING, CONTROL]),
         ] {
             let list: TrustedNetworks = networks.iter().map(|text| text.parse().unwrap()).collect();
             let smockron = everywhere().smockron;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use socket2::{Protocol, Socket};
 use tollway::config::Gates;
 
+use super::smockron::{ACCOUNTING, CONTROL};
 use super::{BindError, bind_one};
 
 /// The ports of the gates over TCP, at which clients can connect before a server serves them. Another server may have
@@ -26,8 +27,8 @@ impl ReservedPorts {
             ("throttr", gates.throttr),
             ("resp", gates.resp),
             ("rls", gates.rls.filter(|_| cfg!(feature = "rls"))),
-            ("accounting", smockron.map(|gate| gate.accounting)),
-            ("control", smockron.and_then(|gate| gate.control())),
+            (ACCOUNTING, smockron.map(|gate| gate.accounting)),
+            (CONTROL, smockron.and_then(|gate| gate.control())),
         ];
         let known = |(gate, address): (_, Option<SocketAddr>)| Some((gate, address?));
         let known = addresses.into_iter().filter_map(known).filter(|(_, address)| address.port() != 0);

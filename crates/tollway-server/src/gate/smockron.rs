@@ -30,6 +30,11 @@ use crate::bounds::Bounds;
 use crate::metrics::SmockronCounters;
 use crate::service::SmockronService;
 
+/// The name of the gate that gatekeepers report to.
+pub(crate) const ACCOUNTING: &str = "smockron (accounting)";
+/// The name of the gate that publishes delays.
+pub(crate) const CONTROL: &str = "smockron (control)";
+
 /// The state that both gates of all workers share.
 pub(crate) struct Master {
     pub(crate) publisher: Arc<Publisher>,

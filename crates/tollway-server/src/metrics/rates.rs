@@ -5,11 +5,21 @@ use std::collections::BTreeMap;
 use tollway_wire::http::{LiveCounts, SubjectKind};
 
 use super::histogram::BUCKETS;
-use super::{Counter, LimitCounters, Metrics, OUTCOMES, RuleCounters, WorkerMetrics};
+use super::{Counter, DecisionCounters, LimitCounters, Metrics, OUTCOMES, RuleCounters, WorkerMetrics};
+use crate::gate::smockron::ACCOUNTING;
 use crate::watch::{KEYS, kind_of_limit};
 
 /// The number of buckets in the histogram of answers.
 pub(crate) const LATENCY_BUCKETS: usize = BUCKETS;
+
+/// The requests since the start.
+#[derive(Debug, Default)]
+pub(crate) struct DecisionCounts {
+    /// All requests, each once.
+    pub(crate) totals: LiveCounts,
+    /// The requests of each limit, rule and domain. A bill is one for each of its parts.
+    pub(crate) by_name: BTreeMap<(SubjectKind, Box<str>), LiveCounts>,
+}
 
 /// The requests of each gate.
 #[derive(Clone, Debug, Default)]
@@ -28,16 +38,19 @@ impl GateRequests {
 }
 
 impl Metrics {
-    /// Returns the decisions of every limit, rule and domain since the start. Checks are not among them.
-    pub(crate) fn decisions(&self) -> BTreeMap<(SubjectKind, Box<str>), LiveCounts> {
-        let mut decisions = BTreeMap::new();
+    /// Returns the requests that limits, rules and domains have decided since the start. Checks are not among them.
+    pub(crate) fn decisions(&self) -> DecisionCounts {
+        let mut decisions = DecisionCounts::default();
+        let DecisionCounts { totals, by_name } = &mut decisions;
         for worker in &self.workers {
             worker.add_decisions(&mut |kind, name, counts| {
-                let sum: &mut LiveCounts = decisions.entry((kind, name.into())).or_default();
-                sum.allowed += counts.allowed;
-                sum.denied += counts.denied;
-                sum.degraded += counts.degraded;
+                let Requests { alone, in_bills } = counts;
+                add(totals, &alone);
+                let of_name = by_name.entry((kind, name.into())).or_default();
+                add(of_name, &alone);
+                add(of_name, &in_bills);
             });
+            add(totals, &worker.bills.counts());
         }
         decisions
     }
@@ -62,23 +75,37 @@ impl Metrics {
             ("throttr", sum(&|worker| worker.throttr.done.get() + worker.throttr.failed.get())),
             ("resp", sum(&|worker| worker.resp.commands.get())),
             ("rls", sum(&|worker| worker.rls.requests())),
-            ("accounting", sum(&|worker| worker.smockron.requests())),
+            (ACCOUNTING, sum(&|worker| worker.smockron.requests())),
         ]))
     }
 }
 
+/// The requests of one limit, rule or domain.
+#[derive(Default)]
+struct Requests {
+    alone: LiveCounts,
+    /// Those that were a part of a bill, which is counted as a request elsewhere.
+    in_bills: LiveCounts,
+}
+
+impl Requests {
+    fn alone(alone: LiveCounts) -> Self {
+        Self { alone, ..Self::default() }
+    }
+}
+
 impl WorkerMetrics {
-    fn add_decisions(&self, add: &mut impl FnMut(SubjectKind, &str, LiveCounts)) {
+    fn add_decisions(&self, add: &mut impl FnMut(SubjectKind, &str, Requests)) {
         for (name, limit) in self.limits.lock().expect("nobody panics while counting").iter() {
-            add(kind_of_limit(name), name, limit.counts());
+            add(kind_of_limit(name), name, limit.requests());
         }
         for (name, rule) in self.rules.lock().expect("nobody panics while counting").iter() {
-            add(SubjectKind::Rule, name, rule.counts());
+            add(SubjectKind::Rule, name, rule.requests());
         }
         for (name, domain) in self.smockron.domains.lock().expect("nobody panics while counting").iter() {
             let denied = domain.delayed.get() + domain.rejected.get();
             let counts = LiveCounts { allowed: domain.accepted.get(), denied, degraded: 0 };
-            add(SubjectKind::Domain, name, counts);
+            add(SubjectKind::Domain, name, Requests::alone(counts));
         }
         // The named ones are read first: they never exceed what is counted after them.
         let (over_by_name, not_over_by_name) =
@@ -88,20 +115,32 @@ impl WorkerMetrics {
             denied: self.text.over.get().saturating_sub(over_by_name),
             degraded: 0,
         };
-        add(SubjectKind::Key, KEYS, counts);
+        add(SubjectKind::Key, KEYS, Requests::alone(counts));
     }
 }
 
 impl LimitCounters {
-    fn counts(&self) -> LiveCounts {
-        counts(&self.spends, &self.degraded)
+    fn requests(&self) -> Requests {
+        Requests { alone: counts(&self.spends, &self.degraded), in_bills: self.in_bills.counts() }
     }
 }
 
 impl RuleCounters {
-    fn counts(&self) -> LiveCounts {
-        counts(&self.decisions, &self.degraded)
+    fn requests(&self) -> Requests {
+        Requests { alone: self.alone.counts(), in_bills: self.in_bills.counts() }
     }
+}
+
+impl DecisionCounters {
+    fn counts(&self) -> LiveCounts {
+        counts(&self.verdicts, &self.degraded)
+    }
+}
+
+fn add(sum: &mut LiveCounts, counts: &LiveCounts) {
+    sum.allowed += counts.allowed;
+    sum.denied += counts.denied;
+    sum.degraded += counts.degraded;
 }
 
 fn counts(decisions: &[Counter; OUTCOMES.len()], degraded: &Counter) -> LiveCounts {

@@ -1,9 +1,9 @@
 //! Writes the counters in the text format of Prometheus.
 //!
 //! ```text
-//! # HELP tollway_decisions_total Decisions by the limit that decided, the verb and the outcome.
-//! # TYPE tollway_decisions_total counter
-//! tollway_decisions_total{limit="Login",verb="spend",outcome="allow"} 5
+//! # HELP tollway_refunds_total Charges refunded.
+//! # TYPE tollway_refunds_total counter
+//! tollway_refunds_total{limit="Login"} 5
 //! ```
 //!
 //! It is written by hand: the format is one line each. A series appears when it has counted something: with hundreds of
@@ -41,8 +41,11 @@ pub(crate) fn encode(
     let mut page = Page(String::with_capacity(8 << 10));
     page.family("tollway_build_info", "gauge", "The version of the server, as a label; always 1.");
     page.sample("tollway_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    decisions(&mut page, &by_name(metrics, |worker| &worker.limits));
-    rule_decisions(&mut page, &by_name(metrics, |worker| &worker.rules));
+    let limits_of = by_name(metrics, |worker| &worker.limits);
+    let rules_of = by_name(metrics, |worker| &worker.rules);
+    requests(&mut page, metrics, &limits_of, &rules_of);
+    decisions(&mut page, &limits_of);
+    rule_decisions(&mut page, &rules_of);
     limits(&mut page, &limiter.policy());
     process::write(&mut page);
     store(&mut page, limiter);
@@ -133,12 +136,42 @@ fn total<T>(counters: &[Arc<T>], of: impl Fn(&T) -> &Counter) -> u64 {
     counters.iter().map(|counters| of(counters).get()).sum()
 }
 
+/// Writes the requests, each once: the counters of limits and rules have a bill once for each of its parts.
+fn requests(
+    page: &mut Page,
+    metrics: &Metrics,
+    limits: &ByName<LimitCounters>,
+    rules: &ByName<RuleCounters>,
+) {
+    let name = "tollway_requests_total";
+    page.family(name, "counter", "Requests that limits and rules decided, each once, by outcome.");
+    let of_limits = |of: &dyn Fn(&LimitCounters) -> u64| {
+        limits.values().flatten().map(|counters| of(counters)).sum::<u64>()
+    };
+    let of_rules = |of: &dyn Fn(&RuleCounters) -> u64| {
+        rules.values().flatten().map(|counters| of(counters)).sum::<u64>()
+    };
+    for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
+        let alone = of_limits(&|limit| limit.spends[index].get())
+            + of_rules(&|rule| rule.alone.verdicts[index].get());
+        let bills = sum(metrics, |worker| &worker.bills.verdicts[index]);
+        page.count(name, &[("outcome", outcome)], alone + bills);
+    }
+    let alone = of_limits(&|limit| limit.degraded.get()) + of_rules(&|rule| rule.alone.degraded.get());
+    let help = "Requests decided without the store, each once, because it did not answer.";
+    let degraded = alone + sum(metrics, |worker| &worker.bills.degraded);
+    page.single("tollway_requests_degraded_total", "counter", help, degraded);
+}
+
 fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
     let name = "tollway_decisions_total";
-    page.family(name, "counter", "Decisions by the limit that decided, the verb and the outcome.");
+    let help = "Requests by limit, verb and outcome. An allowed bill counts for each limit that could have denied it, \
+                a denied one for the limit that decided.";
+    page.family(name, "counter", help);
     for (limit, counters) in limits {
         for (index, (_, outcome)) in OUTCOMES.into_iter().enumerate() {
-            let spends = total(counters, |counters| &counters.spends[index]);
+            let spends = total(counters, |counters| &counters.spends[index])
+                + total(counters, |counters| &counters.in_bills.verdicts[index]);
             let checks = total(counters, |counters| &counters.checks[index]);
             page.count(name, &[("limit", limit), ("verb", "spend"), ("outcome", outcome)], spends);
             page.count(name, &[("limit", limit), ("verb", "check"), ("outcome", outcome)], checks);
@@ -150,7 +183,8 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
         "Decisions made without the store, because it did not answer.",
     );
     for (limit, counters) in limits {
-        let spends = total(counters, |counters| &counters.degraded);
+        let spends = total(counters, |counters| &counters.degraded)
+            + total(counters, |counters| &counters.in_bills.degraded);
         let checks = total(counters, |counters| &counters.degraded_checks);
         page.count("tollway_degraded_total", &[("limit", limit)], spends + checks);
     }
@@ -170,20 +204,25 @@ fn decisions(page: &mut Page, limits: &ByName<LimitCounters>) {
 
 fn rule_decisions(page: &mut Page, rules: &ByName<RuleCounters>) {
     let name = "tollway_rulings_total";
-    page.family(name, "counter", "Decisions of rules by rule and outcome.");
+    let help = "Requests by rule and outcome. An allowed bill counts for each of its rules, a denied one for the rule \
+                that decided.";
+    page.family(name, "counter", help);
     for (rule, counters) in rules {
         // A rule always limits something, so nothing is unlimited.
         for (index, (_, outcome)) in
             OUTCOMES.into_iter().enumerate().filter(|(_, (of, _))| *of != Verdict::Unlimited)
         {
-            let count = total(counters, |counters| &counters.decisions[index]);
+            let count = total(counters, |counters| &counters.alone.verdicts[index])
+                + total(counters, |counters| &counters.in_bills.verdicts[index]);
             page.count(name, &[("rule", rule), ("outcome", outcome)], count);
         }
     }
     let name = "tollway_rulings_degraded_total";
     page.family(name, "counter", "Decisions of rules made without the store, because it did not answer.");
     for (rule, counters) in rules {
-        page.count(name, &[("rule", rule)], total(counters, |counters| &counters.degraded));
+        let degraded = total(counters, |counters| &counters.alone.degraded)
+            + total(counters, |counters| &counters.in_bills.degraded);
+        page.count(name, &[("rule", rule)], degraded);
     }
 }
 

@@ -12,7 +12,8 @@ use tollway::engine::VerbAnswer;
 use tollway::keys::{KeyOutcome, KeyUse};
 use tollway_core::descriptor::{DescriptorBill, DescriptorOutcome};
 use tollway_core::{
-    Charge, ChargeKind, Decider, Decision, KeyLimit, Nanos, RuleDecision, RuleRequest, Verb, Verdict,
+    Charge, ChargeKind, Decider, Decision, KeyLimit, Nanos, OnStoreFailure, RuleDecision, RuleRequest, Verb,
+    Verdict,
 };
 use tollway_wire::http::TraceParent;
 use tollway_wire::smockron::{AccountingMessage, AccountingStatus};
@@ -142,11 +143,18 @@ impl<'a> Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// Records the answer to a verb. A decision counts for the limit or the rule that made it. Checks of rules are not
-    /// counted.
-    pub(super) fn answer(&mut self, verb: Verb, answer: &'a VerbAnswer<'_>, rules: &'a [RuleRequest<'_>]) {
+    /// Records the answer to a verb. An allowed request counts for each limit and rule that could have denied it, a
+    /// denied one for the limit or rule that decided. Checks of rules are not counted. `rule_ids` has the
+    /// [`rule_id`](super::rules::rule_id) of each rule.
+    pub(super) fn answer(
+        &mut self,
+        verb: Verb,
+        answer: &'a VerbAnswer<'_>,
+        rules: &'a [RuleRequest<'_>],
+        rule_ids: &'a [Vec<u8>],
+    ) {
         match answer {
-            VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, rules, decision),
+            VerbAnswer::Decision(charges, decision) => self.bill(verb, charges, (rules, rule_ids), decision),
             VerbAnswer::Refund(charges, _) => {
                 charges.iter().for_each(|charge| self.policy.counters(charge).counters.refunded());
             }
@@ -161,56 +169,152 @@ impl<'a> Decided<'a> {
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
-        rules: &'a [RuleRequest<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
         decision: &Decision,
     ) {
         if self.logs {
             decision_log::bill(self.gate, verb, charges, rules, decision);
         }
         if self.spans.is_some() {
-            self.bill_span(verb, charges, rules, decision);
+            self.bill_span(verb, charges, (rules, rule_ids), decision);
         }
-        match (decision.decider(charges), verb) {
-            (Decider::Charge(charge), Verb::Spend) => {
-                let Counted { counters, subject } = self.policy.counters(charge);
-                counters.spent(decision);
-                if !decision.allowed() {
-                    self.watch_charge(*subject, charge, decision);
+        match (charges, rules) {
+            ([charge], []) if charge.kind() != ChargeKind::SpendOnly => {
+                self.only_charge(verb, charge, decision);
+            }
+            ([], [request]) => {
+                if verb == Verb::Spend {
+                    self.count_rule(request.rule.text(), &rule_ids[0], &RuleDecision::from(*decision));
                 }
             }
-            (Decider::Charge(charge), _) => self.policy.counters(charge).counters.checked(decision),
-            (Decider::Rule(index), Verb::Spend) => {
-                let RuleRequest { rule, key, .. } = &rules[index];
-                self.count_rule(rule.text(), key.as_deref(), &RuleDecision::from(*decision));
-            }
-            (Decider::Rule(_), _) => {}
-        }
-        if decision.allowed() && verb == Verb::Spend {
-            // Whether a spend-only charge fitted is not known here.
-            let took = |charge: &&Charge<'_>| charge.kind() == ChargeKind::Spend;
-            for charge in charges.iter().filter(took) {
-                self.watch_charge(self.policy.counters(charge).subject, charge, decision);
+            _ => {
+                let rules = (rules, rule_ids);
+                if verb == Verb::Spend {
+                    self.metrics.bills.count(decision.verdict, decision.degraded);
+                }
+                if decision.allowed() {
+                    self.allowed_parts(verb, charges, rules, decision);
+                } else {
+                    self.denying_part(verb, charges, rules, decision);
+                }
             }
         }
     }
 
+    /// Counts the decision about a bill that has only this charge.
+    fn only_charge(&mut self, verb: Verb, charge: &'a Charge<'_>, decision: &Decision) {
+        let Counted { counters, subject } = self.policy.counters(charge);
+        if verb != Verb::Spend {
+            return counters.checked(decision.verdict, decision.degraded);
+        }
+        counters.spent(decision);
+        if !decision.allowed() || charge.kind() == ChargeKind::Spend {
+            self.watch_charge(*subject, charge, decision);
+        }
+    }
+
+    /// Counts an allowed bill for each limit and rule that could have denied it. A spend-only charge could not, and
+    /// whether it fitted is not known here.
+    fn allowed_parts(
+        &mut self,
+        verb: Verb,
+        charges: &'a [Charge<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
+        decision: &Decision,
+    ) {
+        let is_degraded = decision.degraded;
+        for (index, charge) in charges.iter().enumerate() {
+            let could_deny = |charge: &Charge<'_>| charge.kind() != ChargeKind::SpendOnly;
+            let Counted { counters, subject } = self.policy.counters(charge);
+            // Two ids of one limit are one request of it.
+            let is_counted = |earlier: &Charge<'_>| {
+                could_deny(earlier) && std::ptr::eq(&**counters, &*self.policy.counters(earlier).counters)
+            };
+            if could_deny(charge) && !charges[..index].iter().any(is_counted) {
+                let verdict = verdict_of_charge(charge, index, decision);
+                match verb {
+                    Verb::Spend => counters.spent_in_bill(verdict, is_degraded),
+                    _ => counters.checked(verdict, is_degraded),
+                }
+            }
+            if verb == Verb::Spend && charge.kind() == ChargeKind::Spend {
+                self.watch_charge(*subject, charge, decision);
+            }
+        }
+        if verb != Verb::Spend {
+            return;
+        }
+        for (index, (request, id)) in rules.iter().zip(rule_ids).enumerate() {
+            let name = request.rule.text();
+            let Some(Counted { counters, subject }) = self.policy.rule(name) else { continue };
+            if !rules[..index].iter().any(|earlier| earlier.rule.text() == name) {
+                let verdict = self.verdict_of_rule(name, charges.len() + index, decision);
+                counters.decided_in_bill(verdict, is_degraded);
+            }
+            self.watch_spent(*subject, id, 1);
+        }
+    }
+
+    /// Counts a denied bill for the limit or the rule that decided. The others took nothing and denied nothing.
+    fn denying_part(
+        &mut self,
+        verb: Verb,
+        charges: &'a [Charge<'_>],
+        (rules, rule_ids): (&'a [RuleRequest<'_>], &'a [Vec<u8>]),
+        decision: &Decision,
+    ) {
+        let (verdict, is_degraded) = (decision.verdict, decision.degraded);
+        match (decision.decider(charges), verb) {
+            (Decider::Charge(charge), Verb::Spend) => {
+                let Counted { counters, subject } = self.policy.counters(charge);
+                counters.spent_in_bill(verdict, is_degraded);
+                self.watch_charge(*subject, charge, decision);
+            }
+            (Decider::Charge(charge), _) => {
+                self.policy.counters(charge).counters.checked(verdict, is_degraded);
+            }
+            (Decider::Rule(index), Verb::Spend) => {
+                let name = rules[index].rule.text();
+                let Some(Counted { counters, subject }) = self.policy.rule(name) else { return };
+                counters.decided_in_bill(verdict, is_degraded);
+                self.watch_denied(*subject, &rule_ids[index], 1, Some(decision.retry_nanos));
+            }
+            (Decider::Rule(_), _) => {}
+        }
+    }
+
+    /// Returns the verdict of the rule at this place of an allowed bill.
+    fn verdict_of_rule(&self, name: &str, place: usize, decision: &Decision) -> Verdict {
+        let rule = self.policy.policy().rule(name);
+        match rule.map(|rule| rule.limit().on_store_failure()) {
+            _ if place == decision.charge => decision.verdict,
+            Some(on_store_failure) => allowed_verdict(on_store_failure, decision),
+            None => Verdict::Allow,
+        }
+    }
+
     /// Records the span of a bill, with the limit or the rule that decided it.
-    fn bill_span(&self, verb: Verb, charges: &[Charge<'_>], rules: &[RuleRequest<'_>], decision: &Decision) {
+    fn bill_span(
+        &self,
+        verb: Verb,
+        charges: &[Charge<'_>],
+        (rules, rule_ids): (&[RuleRequest<'_>], &[Vec<u8>]),
+        decision: &Decision,
+    ) {
         match decision.decider(charges) {
             Decider::Charge(charge) => {
                 let Counted { subject, .. } = self.policy.counters(charge);
                 self.span(*subject, charge.id(), || Outcome::of(verb, charge.cost(), decision));
             }
             Decider::Rule(index) => {
-                let RuleRequest { rule, key, .. } = &rules[index];
-                self.rule_span(verb, rule.text(), key.as_deref(), &RuleDecision::from(*decision));
+                let name = rules[index].rule.text();
+                self.rule_span(verb, name, &rule_ids[index], &RuleDecision::from(*decision));
             }
         }
     }
 
-    fn rule_span(&self, verb: Verb, name: &str, key: Option<&str>, decision: &RuleDecision) {
+    fn rule_span(&self, verb: Verb, name: &str, id: &[u8], decision: &RuleDecision) {
         if let Some(Counted { subject, .. }) = self.policy.rule(name) {
-            let id = key.unwrap_or_default().as_bytes();
             self.span(*subject, id, || Outcome::of_rule(verb, decision));
         }
     }
@@ -254,13 +358,18 @@ impl<'a> Decided<'a> {
                 self.span(*subject, charge.id(), || Outcome::of(Verb::Spend, hits, decision));
             }
         }
+        // One descriptor is the whole request, unless it is in shadow mode and the request is allowed all the same.
+        let is_alone = matches!(&*outcome.charges, [only] if only.allowed() == decision.allowed());
+        if !charges.is_empty() && !is_alone {
+            self.metrics.bills.count(decision.verdict, decision.degraded);
+        }
         let decided = charges.iter().zip(bill.hits()).zip(&outcome.charges);
         for (((charge, hits), of_charge), metric) in decided.zip(bill.metrics()) {
             // A charge that a denied bill did not take is neither allowed nor denied.
             if !decision.allowed() && of_charge.allowed() {
                 continue;
             }
-            self.descriptor(charge, hits, of_charge);
+            self.descriptor(charge, hits, of_charge, is_alone);
             if let Some(descriptor) = metric {
                 self.metrics.descriptors.count(charge.limit().name(), descriptor, of_charge);
             }
@@ -274,29 +383,32 @@ impl<'a> Decided<'a> {
         }
     }
 
-    fn descriptor(&mut self, charge: &'a Charge<'_>, hits: u64, decision: &Decision) {
+    fn descriptor(&mut self, charge: &'a Charge<'_>, hits: u64, decision: &Decision, is_alone: bool) {
         let Some(Counted { counters, subject }) = self.policy.descriptor_counters(charge.limit()) else {
             return;
         };
-        counters.spent(decision);
+        if is_alone {
+            counters.spent(decision);
+        } else {
+            counters.spent_in_bill(decision.verdict, decision.degraded);
+        }
         self.watch_cost(*subject, charge.id(), hits, decision);
     }
 
-    /// Records the decision of a rule.
-    pub(super) fn rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
+    /// Records the decision of a rule about the request that has this [`rule_id`](super::rules::rule_id).
+    pub(super) fn rule(&mut self, name: &str, key: Option<&str>, id: &'a [u8], decision: &RuleDecision) {
         if self.logs {
             decision_log::rule(self.gate, name, key, decision);
         }
         if self.spans.is_some() {
-            self.rule_span(Verb::Spend, name, key, decision);
+            self.rule_span(Verb::Spend, name, id, decision);
         }
-        self.count_rule(name, key, decision);
+        self.count_rule(name, id, decision);
     }
 
-    fn count_rule(&mut self, name: &str, key: Option<&'a str>, decision: &RuleDecision) {
+    fn count_rule(&mut self, name: &str, id: &'a [u8], decision: &RuleDecision) {
         let Some(Counted { counters, subject }) = self.policy.rule(name) else { return };
         counters.decided(decision);
-        let id = key.unwrap_or_default().as_bytes();
         if decision.allowed() {
             self.watch_spent(*subject, id, 1);
         } else {
@@ -391,6 +503,23 @@ impl<'a> Decided<'a> {
         if let Some(watch) = &mut self.watch {
             watch.denied(self.gate, subject, id, cost, retry);
         }
+    }
+}
+
+/// Returns the verdict of the charge at this place of an allowed bill. A store answers with the one that decided only.
+fn verdict_of_charge(charge: &Charge<'_>, place: usize, decision: &Decision) -> Verdict {
+    match charge.algorithm() {
+        _ if place == decision.charge => decision.verdict,
+        None => Verdict::Unlimited,
+        Some(_) => allowed_verdict(charge.limit().on_store_failure(), decision),
+    }
+}
+
+/// Returns the verdict of a part of an allowed bill that did not decide it.
+const fn allowed_verdict(on_store_failure: OnStoreFailure, decision: &Decision) -> Verdict {
+    match on_store_failure {
+        OnStoreFailure::Allow if decision.degraded => Verdict::AllowUnreachable,
+        _ => Verdict::Allow,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Resolves and explains rules.
 
+use std::iter;
+
 use tollway::limiter::LimiterError;
-use tollway_core::rule::RuleDecision;
-use tollway_core::{Nanos, RuleRef, RuleRequest, Timestamp};
+use tollway_core::rule::{RuleDecision, RuleLog};
+use tollway_core::{Nanos, Policy, RuleRef, RuleRequest, Timestamp};
 use tollway_wire::http::{HttpRuleRequest, RuleExplanation, RulePart};
 
 use super::{CountedPolicy, Service, ServiceError, check_rule};
@@ -22,9 +24,13 @@ impl Service {
         let bill = asked.bill(&rule).map_err(LimiterError::from)?;
         let began = self.began();
         let decision = self.resolve_bill(policy, || recorded_request(asked), &bill).await;
+        let id = rule_id(policy.policy(), &asked.rule, asked.key.as_deref(), |selector| {
+            let given = asked.selectors.iter().find(|(name, _)| name == selector);
+            given.and_then(|(_, value)| value.as_deref().map(str::as_bytes))
+        });
         let mut decided =
             self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
-        decided.rule(&asked.rule, asked.key.as_deref(), &decision);
+        decided.rule(&asked.rule, asked.key.as_deref(), &id, &decision);
         Ok(decision)
     }
 
@@ -43,6 +49,57 @@ impl Service {
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }
+}
+
+/// Returns the [`rule_id`] of a request.
+pub(super) fn id_of_request(policy: &Policy, request: &RuleRequest<'_>) -> Vec<u8> {
+    rule_id(policy, request.rule.text(), request.key.as_deref(), |selector| {
+        request.selectors.iter().find(|(name, _)| name == selector).map(|(_, value)| &**value)
+    })
+}
+
+/// Returns the id under which the requests of a rule are listed: the values of its selectors, and before them the key
+/// if it is not the rule's own.
+///
+/// ```text
+/// user=vova                       upload: "user:1/m", asked with user=vova
+/// cats user=vova apikey="a b"     with the key "cats", and another selector, whose value has a space
+/// ```
+///
+/// Quotes keep two requests from having the same id: a value could contain what looks like the next selector.
+fn rule_id<'v>(
+    policy: &Policy,
+    name: &str,
+    key: Option<&str>,
+    value: impl Fn(&str) -> Option<&'v [u8]>,
+) -> Vec<u8> {
+    let mut id = Vec::new();
+    if let Some(key) = key.filter(|key| *key != name) {
+        push_quoted(&mut id, key.as_bytes(), b" \"=");
+    }
+    let logs = policy.rule(name).map_or(&[][..], |rule| rule.limit().rule().logs());
+    for selector in logs.iter().filter_map(RuleLog::selector) {
+        let Some(value) = value(selector).filter(|value| !value.is_empty()) else { continue };
+        if !id.is_empty() {
+            id.push(b' ');
+        }
+        id.extend_from_slice(selector.as_bytes());
+        id.push(b'=');
+        push_quoted(&mut id, value, b" \"");
+    }
+    id
+}
+
+/// Appends a word, in quotes if it is empty or has one of these characters. A quote inside of it is written twice.
+fn push_quoted(id: &mut Vec<u8>, word: &[u8], special: &[u8]) {
+    if !word.is_empty() && !word.iter().any(|byte| special.contains(byte)) {
+        return id.extend_from_slice(word);
+    }
+    id.push(b'"');
+    for &byte in word {
+        id.extend(iter::repeat_n(byte, if byte == b'"' { 2 } else { 1 }));
+    }
+    id.push(b'"');
 }
 
 /// Returns a request as a trace has it.

@@ -12,6 +12,7 @@ use tracing::warn;
 use super::counted_policy::Counted;
 use super::{CountedPolicy, Service};
 use crate::bounds::LOG_PAUSE;
+use crate::gate::smockron::ACCOUNTING;
 use crate::metrics::{DomainCounters, Malformed, SmockronCounters};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -75,7 +76,7 @@ impl SmockronService {
         requests: &[ReportedRequest<'_>],
         mut observe: impl FnMut(AccountingStatus, Option<Nanos>),
     ) {
-        let mut decided = self.service.decided("accounting", policy);
+        let mut decided = self.service.decided(ACCOUNTING, policy);
         for ReportedRequest { message, counters, .. } in requests {
             let delayed_by = match message.status {
                 AccountingStatus::Delayed { received, until } => {

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tollway_wire::http::{LiveCounts, LiveEvent};
+use tollway_wire::http::LiveEvent;
 
-use super::history::{ByName, History};
+use super::history::History;
+use crate::metrics::DecisionCounts;
 
 /// The last snapshot, and those who wait for the next.
 #[derive(Debug)]
@@ -78,9 +79,9 @@ impl LiveFeed {
     }
 
     /// Adds the counts of one second, which ended at this time, to the history.
-    pub(super) fn record(&self, at: f64, limits: &ByName<LiveCounts>) {
+    pub(super) fn record(&self, at: f64, second: &DecisionCounts) {
         let mut history = self.history();
-        history.push(at, limits);
+        history.push(at, second);
         self.state().recorded += 1;
     }
 
@@ -145,7 +146,7 @@ mod tests {
         output.clear();
         assert!(watcher.poll_take(context, &mut output).is_pending());
         for until in [1.0, 2.0, 3.0] {
-            feed.record(until, &ByName::default());
+            feed.record(until, &DecisionCounts::default());
             publish(&feed, until);
         }
         assert!(watcher.poll_take(context, &mut output).is_ready());
@@ -158,12 +159,12 @@ mod tests {
     fn a_second_that_is_in_the_history_is_not_sent_again() {
         let feed = Arc::new(LiveFeed::new(1));
         let (mut output, context) = (Vec::new(), &mut Context::from_waker(Waker::noop()));
-        feed.record(1.0, &ByName::default());
+        feed.record(1.0, &DecisionCounts::default());
         let mut watcher = feed.join(&mut output).unwrap();
         assert!(String::from_utf8_lossy(&output).contains("\"until\":1.0"));
         publish(&feed, 1.0);
         assert!(watcher.poll_take(context, &mut output).is_pending());
-        feed.record(2.0, &ByName::default());
+        feed.record(2.0, &DecisionCounts::default());
         assert!(watcher.poll_take(context, &mut output).is_pending());
         publish(&feed, 2.0);
         assert!(watcher.poll_take(context, &mut output).is_ready());

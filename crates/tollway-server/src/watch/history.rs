@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollway_wire::http::{LimitHistory, LiveCounts, LiveHistory, SubjectKind};
 
+use crate::metrics::DecisionCounts;
+
 /// The number of seconds that totals are kept for, one point each.
 const POINTS: usize = 600;
 /// The number of points of one limit.
@@ -42,11 +44,10 @@ struct Point {
 
 impl History {
     /// Adds the counts of one second, which ended at this time.
-    pub(super) fn push(&mut self, at: f64, limits: &ByName<LiveCounts>) {
+    pub(super) fn push(&mut self, at: f64, second: &DecisionCounts) {
         self.until = at;
-        let total = limits.values().fold(LiveCounts::default(), |sum, counts| sum_of(&sum, counts));
-        push_bounded(&mut self.totals, total, POINTS);
-        for (name, counts) in limits {
+        push_bounded(&mut self.totals, second.totals, POINTS);
+        for (name, counts) in &second.by_name {
             let has_counted = counts.allowed + counts.denied > 0;
             if !self.limits.contains_key(name) && (!has_counted || self.limits.len() >= LIMITS) {
                 continue;
@@ -99,14 +100,6 @@ impl History {
     }
 }
 
-fn sum_of(a: &LiveCounts, b: &LiveCounts) -> LiveCounts {
-    LiveCounts {
-        allowed: a.allowed + b.allowed,
-        denied: a.denied + b.denied,
-        degraded: a.degraded + b.degraded,
-    }
-}
-
 pub(super) fn push_bounded<T>(points: &mut VecDeque<T>, point: T, max: usize) {
     if points.len() == max {
         points.pop_front();
@@ -120,9 +113,9 @@ mod tests {
 
     use super::*;
 
-    fn counts(name: &str, allowed: u64, denied: u64) -> ByName<LiveCounts> {
-        let counts = LiveCounts { allowed, denied, degraded: 0 };
-        ByName::from([((SubjectKind::Limit, name.into()), counts)])
+    fn counts(name: &str, allowed: u64, denied: u64) -> DecisionCounts {
+        let totals = LiveCounts { allowed, denied, degraded: 0 };
+        DecisionCounts { totals, by_name: ByName::from([((SubjectKind::Limit, name.into()), totals)]) }
     }
 
     #[test]
@@ -143,7 +136,9 @@ mod tests {
     fn the_number_of_limits_is_bounded_and_silent_ones_take_no_place() {
         let mut history = History::default();
         let many = |name: &str, allowed| {
-            (0..LIMITS).flat_map(|index| counts(&format!("{name}{index}"), allowed, 0)).collect::<ByName<_>>()
+            let each = (0..LIMITS).flat_map(|index| counts(&format!("{name}{index}"), allowed, 0).by_name);
+            let totals = LiveCounts { allowed: allowed * LIMITS as u64, ..LiveCounts::default() };
+            DecisionCounts { totals, by_name: each.collect() }
         };
         history.push(0.0, &many("silent", 0));
         history.push(0.0, &many("busy", 1));

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io};
 
 use tollway::block_on;
-use tollway::config::{algorithm_numbers, domain_numbers};
 use tollway::engine::Engine;
 use tollway::store::NodeState;
-use tollway_core::{Nanos, Policy};
+use tollway_core::Nanos;
 use tollway_wire::http::{
     GateState, LimitState, LiveCounts, LiveEvent, LiveLatency, LiveSnapshot, ServerState, StoreNode,
-    StoreState, SubjectKind, TopBy,
+    StoreState, TopBy,
 };
 
 use super::history::{ByName, LIMITS, push_bounded};
-use crate::metrics::{GateRequests, LATENCY_BUCKETS, Latencies};
+use super::numbers::numbers;
+use crate::metrics::{DecisionCounts, GateRequests, LATENCY_BUCKETS, Latencies};
 use crate::worker::Shared;
 
 /// The time between two ticks of the clock that decisions are recorded with.
@@ -95,7 +95,7 @@ struct Samples {
     started: Instant,
     /// The time when watching started, by the wall clock of now.
     started_at: f64,
-    limits: ByName<LiveCounts>,
+    decisions: DecisionCounts,
     gates: GateRequests,
     latency: [u64; LATENCY_BUCKETS],
     /// The answers of each of the last seconds.
@@ -108,7 +108,7 @@ impl Samples {
             host: host_name(),
             started: Instant::now(),
             started_at: seconds_since_1970() - server.watch.uptime(Instant::now()).as_secs_f64(),
-            limits: server.metrics.decisions(),
+            decisions: server.metrics.decisions(),
             gates: server.metrics.gate_requests(),
             latency: server.metrics.latency(),
             latencies: VecDeque::new(),
@@ -120,14 +120,9 @@ impl Samples {
     fn take(&mut self, at: f64, now: Instant) {
         self.started_at = started_at(self.started_at, at, self.server.watch.uptime(now));
         let Shared { metrics, feed, .. } = &*self.server;
-        let limits = metrics.decisions();
-        let last_second: ByName<LiveCounts> = limits
-            .iter()
-            .map(|(name, now)| {
-                (name.clone(), since(now, &self.limits.get(name).copied().unwrap_or_default()))
-            })
-            .collect();
-        self.limits = limits;
+        let decisions = metrics.decisions();
+        let last_second = decisions_since(&decisions, &self.decisions);
+        self.decisions = decisions;
         let latency = metrics.latency();
         let answers = std::array::from_fn(|bucket| latency[bucket] - self.latency[bucket]);
         self.latency = latency;
@@ -137,7 +132,7 @@ impl Samples {
         self.gates = gates;
         feed.record(at, &last_second);
         if feed.is_watched() {
-            let snapshot = self.snapshot(at, &last_second, &requests);
+            let snapshot = self.snapshot(at, &last_second.by_name, &requests);
             feed.publish(&LiveEvent::Snapshot(Box::new(snapshot)));
         }
     }
@@ -156,7 +151,7 @@ impl Samples {
             gates: self.gate_states(requests),
             top_denied: top(TopBy::Denied),
             top_spent: top(TopBy::Spent),
-            last_denials: watch.last_denials(self.started_at),
+            last_denials: watch.last_denials(self.started_at, &limiter.policy()),
         }
     }
 
@@ -220,6 +215,14 @@ fn started_at(known: f64, at: f64, uptime: Duration) -> f64 {
     if (started_at - known).abs() < CLOCK_STEP_MIN { known } else { started_at }
 }
 
+/// Returns the requests that came after `before`.
+fn decisions_since(now: &DecisionCounts, before: &DecisionCounts) -> DecisionCounts {
+    let by_name = now.by_name.iter().map(|(name, counts)| {
+        (name.clone(), since(counts, &before.by_name.get(name).copied().unwrap_or_default()))
+    });
+    DecisionCounts { totals: since(&now.totals, &before.totals), by_name: by_name.collect() }
+}
+
 /// Returns what came after `before`. Two counters of one request are not read at one moment, so a difference of them
 /// can be smaller than it was.
 fn since(now: &LiveCounts, before: &LiveCounts) -> LiveCounts {
@@ -227,19 +230,6 @@ fn since(now: &LiveCounts, before: &LiveCounts) -> LiveCounts {
         allowed: now.allowed.saturating_sub(before.allowed),
         denied: now.denied.saturating_sub(before.denied),
         degraded: now.degraded.saturating_sub(before.degraded),
-    }
-}
-
-/// Returns the numbers of what has this name, as people read them; `None` if the policy has nothing of this name.
-fn numbers(policy: &Policy, kind: SubjectKind, name: &str) -> Option<String> {
-    match kind {
-        SubjectKind::Limit | SubjectKind::Descriptor => {
-            let algorithm = policy.limit(name)?.default_algorithm();
-            Some(algorithm.map_or_else(|| "no default".to_owned(), algorithm_numbers))
-        }
-        SubjectKind::Rule => Some(policy.rule(name)?.limit().rule().to_string()),
-        SubjectKind::Domain => policy.domain(name.as_bytes()).map(domain_numbers),
-        SubjectKind::Key | SubjectKind::Inline => None,
     }
 }
 

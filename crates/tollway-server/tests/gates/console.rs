@@ -58,6 +58,9 @@ fn a_person_sees_explains_and_resets_in_a_browser() {
         "allowed_after_reset_of_escaped": true,
         "buttons_of_cut": 0,
         "wider_than_phone": false,
+        "off_screen": [],
+        "on_phone": ["limit", "id", "denied", "why", "free again in", "explain", "reset"],
+        "cut_on_phone": [40, 97],
     });
     assert_eq!(run("console.js", &arguments), expected);
 }

@@ -431,7 +431,7 @@ fn gatekeepers_outside_of_the_trusted_networks_are_refused_and_counted() {
         settings.gates.smockron = Some(SmockronGate { trusted_networks, ..smockron });
     });
     let addresses = [gate.server.smockron_addr().unwrap(), gate.server.smockron_control_addr().unwrap()];
-    for (name, address) in ["accounting", "control"].into_iter().zip(addresses) {
+    for (name, address) in ["smockron (accounting)", "smockron (control)"].into_iter().zip(addresses) {
         let refused = format!("tollway_connections_refused_total{{gate=\"{name}\",reason=\"network\"}}");
         assert_eq!(metric(&gate, &refused), 0);
         assert_eq!(greeting(TcpStream::connect(address).unwrap()), 0, "{name} says nothing to a stranger");

@@ -128,7 +128,7 @@ fn a_decision_of_every_gate_has_a_span_with_its_numbers() {
         ("spend", with(of("http", "Login", "a", true, 2), Some(0), Some(60.0))),
         ("spend", with(of("http", "Login", "a", false, 2), Some(0), Some(60.0))),
         ("check", with(of("http", "Login", "b", true, 1), Some(1), Some(0.0))),
-        ("spend", with(of("http", "upload", "", true, 1), None, Some(0.0))),
+        ("spend", with(of("http", "upload", "user=c", true, 1), None, Some(0.0))),
         ("spend", of("text", "keys", "fast", true, 1)),
         ("spend", with(of("text", "Login", "login d", true, 1), Some(1), Some(0.0))),
         ("spend", with(of("resp", "Login", "e", true, 1), Some(1), Some(0.0))),

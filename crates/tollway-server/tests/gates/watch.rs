@@ -1,5 +1,6 @@
 //! Tests that the server lists who is busy: the lists of `/v1/top`, and the events of `/v1/live`.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -62,6 +63,55 @@ fn the_ids_that_use_the_most_are_listed() {
     assert_eq!(lines(&gate.get("/v1/top").json())[0], "limit Login mallory 3..3 10.0");
 }
 
+/// An id with an override was not denied by the numbers of its limit.
+#[test]
+fn a_denial_has_the_numbers_of_its_id() {
+    let policy = "
+limits:
+  Login: { burst: 1, count: 5, period: 1m }
+  Plain: { burst: 1, count: 5, period: 1m }
+overrides:
+  Login:vip: { burst: 2, count: 9, period: 1m }
+";
+    let numbers = |show_ids| {
+        let gate = start_with(policy, |settings| settings.watch = WatchSettings { is_on: true, show_ids });
+        let long = "x".repeat(200);
+        for (limit, id) in [("Login", "vip"), ("Login", "alice"), ("Plain", "alice"), ("Login", &long)] {
+            for _ in 0..3 {
+                spend(&gate, limit, id, 1);
+            }
+        }
+        let of = |list: &Value| {
+            let entry = |entry: &Value| {
+                let limit = entry["limit"].as_str().unwrap().to_owned();
+                let is_cut = entry["id"].as_str().is_some_and(|id| id.ends_with('…'));
+                (limit, is_cut, entry["numbers"].as_str().map(str::to_owned))
+            };
+            list.as_array().unwrap().iter().map(entry).collect::<BTreeSet<_>>()
+        };
+        let top = of(&gate.get("/v1/top").json()["top"]);
+        let mut watcher = Watcher::start(&gate);
+        let _ = watcher.history();
+        let snapshot = watcher.snapshot();
+        assert_eq!(of(&serde_json::to_value(snapshot.last_denials).unwrap()), top);
+        assert_eq!(of(&serde_json::to_value(snapshot.top_denied).unwrap()), top);
+        top
+    };
+    let entry =
+        |limit: &str, is_cut, numbers: Option<&str>| (limit.to_owned(), is_cut, numbers.map(str::to_owned));
+    let plain = entry("Plain", false, Some("burst 1, 5 per 1m"));
+    let of_override = entry("Login", false, Some("burst 2, 9 per 1m"));
+    let of_limit = entry("Login", false, Some("burst 1, 5 per 1m"));
+    // An id that was cut may have an override, which cannot be found.
+    let of_cut = entry("Login", true, None);
+    assert_eq!(numbers(ShowIds::Plain), [plain.clone(), of_override, of_limit, of_cut].into());
+    // Numbers of its own would tell which hidden id is the one with an override.
+    let hidden = entry("Login", false, None);
+    for show_ids in [ShowIds::Hashed, ShowIds::Off] {
+        assert_eq!(numbers(show_ids), [plain.clone(), hidden.clone()].into());
+    }
+}
+
 #[test]
 fn every_gate_tells_who_was_denied() {
     let gate = start_with(POLICY, |_| {});
@@ -88,11 +138,53 @@ fn every_gate_tells_who_was_denied() {
             "inline inline/throttle inline 2..2 null",
             "key keys ws a 2..2 null",
             "limit Login redis 2..2 30.0",
-            "rule upload vova 2..2 null",
+            "rule upload vova user=r 2..2 null",
         ]
     );
     let spent = lines(&gate.get("/v1/top?by=spent&limit=Login").json());
     assert_eq!(spent, ["limit Login redis 2..2 30.0", "limit Login named n 1..1 0.0"]);
+}
+
+/// The id of a rule says who was denied: the values of its selectors.
+#[test]
+fn the_id_of_a_rule_has_the_values_of_its_selectors() {
+    let policy = "
+limits: { Fast: { burst: 1000, count: 1000, period: 1m } }
+rules:
+  upload: Or('user:1/h', 'apikey:1/h')
+  all: 1/h
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let upload = |body: Value| gate.post("/v1/rules/upload", &body.to_string());
+    for _ in 0..2 {
+        for (user, apikey) in [("vova", "k"), ("anna", ""), ("a apikey=k", ""), ("say \"hi\"", "")] {
+            let charges = json!([{"limit": "Fast", "id": "x"}]);
+            let selectors = json!({"apikey": apikey, "user": user});
+            let rules = json!([{"rule": "upload", "selectors": selectors}]);
+            gate.post("/v1/spend", &json!({"charges": charges, "rules": rules}).to_string());
+            upload(json!({"selectors": selectors, "key": "cats"}));
+            upload(json!({"selectors": selectors, "key": "user=x"}));
+            upload(json!({"selectors": selectors, "key": "upload"}));
+        }
+        gate.post("/v1/rules/all", "");
+    }
+    let ids = |list: &str| {
+        let list = gate.get(&format!("/v1/top?n=100&by={list}")).json();
+        let rules = list["top"].as_array().unwrap().iter().filter(|entry| entry["kind"] == "rule");
+        let entry = |entry: &Value| format!("{} {} {}", entry["limit"], entry["count_max"], entry["id"]);
+        rules.map(entry).collect::<BTreeSet<_>>()
+    };
+    let spent = ids("spent");
+    for id in ["user=vova apikey=k", "user=anna", "user=\"a apikey=k\"", "user=\"say \"\"hi\"\"\""] {
+        for key in ["", "cats ", "\"user=x\" "] {
+            let line = format!("\"upload\" 1 {}", json!(format!("{key}{id}")));
+            assert!(spent.contains(&line), "{line}\n{spent:#?}");
+        }
+        let line = format!("\"upload\" 3 {}", json!(id));
+        assert!(ids("denied").contains(&line), "{line}\n{:#?}", ids("denied"));
+    }
+    assert!(spent.contains("\"all\" 1 \"\"") && ids("denied").contains("\"all\" 1 \"\""));
+    assert_eq!(spent.len(), 13, "{spent:#?}");
 }
 
 #[test]
@@ -240,6 +332,96 @@ fn a_watcher_sees_every_second() {
     // Whoever comes later has what was before.
     let history = Watcher::start(&gate).history();
     assert_eq!(history.denied.iter().sum::<u64>(), 3);
+}
+
+/// A bill that is allowed counts for each of its limits and rules, not only for the strictest one.
+#[test]
+fn a_limit_has_the_numbers_of_all_requests_that_it_could_deny() {
+    let policy = "
+limits:
+  Login: { burst: 5, count: 1, period: 1h }
+  Address: { burst: 19, count: 1, period: 1h }
+  Looked: { burst: 5, count: 1, period: 1h }
+  Only: { burst: 5, count: 1, period: 1h }
+rules: { upload: 'user:3/h' }
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let mut watcher = Watcher::start(&gate);
+    let _ = watcher.history();
+    for id in 0..25 {
+        let charges = json!([
+            {"limit": "Login", "id": format!("a{id}")},
+            {"limit": "Address", "id": "192.0.2.1"},
+            {"limit": "Looked", "id": format!("b{id}"), "kind": "check_only"},
+            {"limit": "Only", "id": format!("c{id}"), "kind": "spend_only"},
+        ]);
+        let reply = gate.post("/v1/spend", &json!({ "charges": charges }).to_string());
+        assert_eq!(reply.status, if id < 19 { 200 } else { 429 });
+    }
+    let mut resp = TcpStream::connect(gate.server.resp_addr().unwrap()).unwrap();
+    resp.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let toll = (0..8).map(|id| format!("TOLL SPEND Login t{id} 1 Login u{id} 1 RULE upload user=vova\r\n"));
+    resp.write_all(toll.collect::<String>().as_bytes()).unwrap();
+    resp.write_all(b"PING\r\n").unwrap();
+    read_until(&mut resp, "+PONG");
+    let mut total = (0, 0);
+    let last = loop {
+        let snapshot = watcher.snapshot();
+        total = (total.0 + snapshot.totals.allowed, total.1 + snapshot.totals.denied);
+        if total.0 + total.1 >= 33 {
+            break snapshot;
+        }
+    };
+    assert_eq!(total, (22, 11), "each request is one, whatever it charged");
+    let share = |name: &str| last.limits.iter().find(|limit| limit.name == name).unwrap().denied_share;
+    let shares = ["Login", "Address", "Looked", "Only", "upload"].map(share);
+    assert_eq!(shares, [Some(0.0), Some(0.24), Some(0.0), None, Some(0.625)]);
+    let page = gate.get("/metrics").body;
+    let count = |series: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    for (name, allowed, denied) in [("Login", 22, 0), ("Address", 19, 6), ("Looked", 19, 0), ("Only", 0, 0)] {
+        let series = |outcome: &str| {
+            format!("tollway_decisions_total{{limit=\"{name}\",verb=\"spend\",outcome=\"{outcome}\"}}")
+        };
+        assert_eq!((count(&series("allow")), count(&series("deny"))), (allowed, denied), "{name}\n{page}");
+    }
+    let outcomes = ["allow", "deny"];
+    let rule = outcomes
+        .map(|outcome| count(&format!("tollway_rulings_total{{rule=\"upload\",outcome=\"{outcome}\"}}")));
+    let requests = outcomes.map(|outcome| count(&format!("tollway_requests_total{{outcome=\"{outcome}\"}}")));
+    assert_eq!((rule, requests), ([3, 5], [22, 11]));
+    // A rule has spent what its bills were allowed.
+    let spent = gate.get("/v1/top?by=spent&limit=upload").json();
+    assert_eq!(spent["top"][0]["count_max"], json!(3));
+}
+
+/// Descriptors of one request are one request, and each of them counts for its own limit.
+#[test]
+fn a_request_of_envoy_with_several_descriptors_is_one_request() {
+    let policy = "
+domain: shop
+descriptors:
+- {key: large, rate_limit: {unit: year, requests_per_unit: 100}}
+- {key: small, rate_limit: {unit: year, requests_per_unit: 3}}
+";
+    let gate = start_with(policy, |settings| settings.workers = 1);
+    let entries = r#"{"entries":[{"key":"large","value":"x"}]},{"entries":[{"key":"small","value":"x"}]}"#;
+    for _ in 0..4 {
+        gate.post("/json", &format!(r#"{{"domain":"shop","descriptors":[{entries}]}}"#));
+    }
+    let page = gate.get("/metrics").body;
+    for line in [
+        r#"tollway_requests_total{outcome="allow"} 3"#,
+        r#"tollway_requests_total{outcome="deny"} 1"#,
+        r#"tollway_decisions_total{limit="envoy/shop/large",verb="spend",outcome="allow"} 3"#,
+        r#"tollway_decisions_total{limit="envoy/shop/small",verb="spend",outcome="allow"} 3"#,
+        r#"tollway_decisions_total{limit="envoy/shop/small",verb="spend",outcome="deny"} 1"#,
+    ] {
+        assert!(page.lines().any(|of_page| of_page == line), "{line}\n{page}");
+    }
+    assert!(!page.contains(r#"limit="envoy/shop/large",verb="spend",outcome="deny""#), "{page}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn draw_help(theme: Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Splits a text into lines at its spaces.
-fn wrap(text: &str, width: u16) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: u16) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("it starts with one");

@@ -137,15 +137,16 @@ impl Source<'_> {
             IdList::Denied => (&self.snapshot.top_denied, "Nobody was denied in the last minute."),
             IdList::Spent => (&self.snapshot.top_spent, "Nobody spent anything in the last minute."),
         };
-        let shown =
-            entries.iter().filter(|entry| self.view.shows(&[&entry.limit, &shown_id(entry.id.as_deref())]));
+        let shown = entries
+            .iter()
+            .filter(|entry| self.view.shows(&[&entry.limit, &shown_id(entry.kind, entry.id.as_deref())]));
         let rows = shown.map(|entry| self.id(entry)).collect();
         self.or_note(rows, if self.snapshot.server.watch { nobody } else { WATCH_OFF })
     }
 
     fn id(self, entry: &TopEntry) -> Vec<Cell> {
         let limit = Cell::plain(&entry.limit);
-        let id = Cell::plain(shown_id(entry.id.as_deref()));
+        let id = Cell::plain(shown_id(entry.kind, entry.id.as_deref()));
         let count = words::range(entry.count_min, entry.count_max);
         match self.view.list {
             IdList::Spent => vec![limit, id, Cell::plain(count)],
@@ -155,30 +156,23 @@ impl Source<'_> {
                     Some(seconds) => words::duration(seconds),
                     None => "–".to_owned(),
                 };
-                let why = Cell::new(self.why(entry), self.theme.dim());
+                let why = Cell::new(why(entry.numbers.as_deref()), self.theme.dim());
                 vec![limit, id, Cell::new(count, self.theme.deny()), why, Cell::plain(free)]
             }
         }
     }
 
-    /// Returns the numbers that the requests of an id did not fit in.
-    fn why(self, entry: &TopEntry) -> String {
-        let same = |limit: &&LimitState| limit.kind == entry.kind && limit.name == entry.limit;
-        let numbers = self.snapshot.limits.iter().find(same).map(|limit| &*limit.numbers).unwrap_or_default();
-        if numbers.is_empty() { "–".to_owned() } else { format!("over {numbers}") }
-    }
-
     fn denials(self) -> Vec<Vec<Cell>> {
         let denials = self.snapshot.last_denials.iter();
-        let shown =
-            denials.filter(|denial| self.view.shows(&[&denial.limit, &shown_id(denial.id.as_deref())]));
+        let shown = denials
+            .filter(|denial| self.view.shows(&[&denial.limit, &shown_id(denial.kind, denial.id.as_deref())]));
         let rows = shown.map(|denial| {
             let ago = words::duration((self.snapshot.at - denial.at).max(0.0));
             let retry = denial.retry_after.map_or_else(|| "–".to_owned(), words::duration);
             vec![
                 Cell::new(format!("{ago} ago"), self.theme.dim()),
                 Cell::plain(&denial.limit),
-                Cell::plain(shown_id(denial.id.as_deref())),
+                Cell::plain(shown_id(denial.kind, denial.id.as_deref())),
                 Cell::plain(words::count(denial.cost)),
                 Cell::new(&denial.gate, self.theme.dim()),
                 Cell::plain(retry),
@@ -255,9 +249,16 @@ fn compare(order: LimitOrder, a: &LimitState, b: &LimitState) -> Ordering {
     by_order.then_with(|| a.name.cmp(&b.name))
 }
 
-fn shown_id(id: Option<&str>) -> String {
+/// Returns the reason why the requests of an id were denied: the numbers that they did not fit in.
+fn why(numbers: Option<&str>) -> String {
+    numbers.map_or_else(|| "–".to_owned(), |numbers| format!("over {numbers}"))
+}
+
+/// Returns an id as the console shows it. A rule without selectors has none.
+fn shown_id(kind: SubjectKind, id: Option<&str>) -> String {
     match id {
         None => "(not shown)".to_owned(),
+        Some("") if kind == SubjectKind::Rule => "–".to_owned(),
         Some("") => "(empty)".to_owned(),
         Some(id) => id.to_owned(),
     }

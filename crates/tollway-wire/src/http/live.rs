@@ -142,6 +142,9 @@ pub struct TopEntry {
     pub count_max: u64,
     /// The seconds until a request of cost 1 would be allowed; `None` if that is not known.
     pub retry_after: Option<f64>,
+    /// The numbers of the limit for this id, for people; `None` if they are not known.
+    #[serde(default)]
+    pub numbers: Option<String>,
 }
 
 impl TopReport {
@@ -348,6 +351,9 @@ pub struct LastDenial {
     /// The seconds after which the same request would have been allowed; `None` if it never would, or if that is not
     /// known.
     pub retry_after: Option<f64>,
+    /// The numbers of the limit for this id, for people; `None` if they are not known.
+    #[serde(default)]
+    pub numbers: Option<String>,
 }
 
 /// One event of `GET /v1/live`.
@@ -438,6 +444,7 @@ mod tests {
             count_min: 412,
             count_max: 430,
             retry_after: Some(12.5),
+            numbers: Some("burst 5, 10 per 1h".to_owned()),
         };
         let report = TopReport {
             by: TopBy::Denied,
@@ -448,7 +455,7 @@ mod tests {
         };
         let mut out = Vec::new();
         report.put_json(&mut out);
-        let json = r#"{"by":"denied","window":52.5,"total":12345,"exact":false,"top":[{"limit":"Login","kind":"limit","id":"mallory","count_min":412,"count_max":430,"retry_after":12.5}]}"#;
+        let json = r#"{"by":"denied","window":52.5,"total":12345,"exact":false,"top":[{"limit":"Login","kind":"limit","id":"mallory","count_min":412,"count_max":430,"retry_after":12.5,"numbers":"burst 5, 10 per 1h"}]}"#;
         assert_eq!(String::from_utf8_lossy(&out), json);
         assert_eq!(TopReport::from_json(200, &out).unwrap(), report);
     }
@@ -473,9 +480,10 @@ mod tests {
         fn entry()(
             limit in any::<String>(), kind in kind(), id in any::<Option<String>>(),
             min in any::<u64>(), more in any::<u64>(), retry in proptest::option::of(seconds(1_000_000_000)),
+            numbers in any::<Option<String>>(),
         ) -> TopEntry {
             let count_max = min.saturating_add(more);
-            TopEntry { limit, kind, id, count_min: min, count_max, retry_after: retry }
+            TopEntry { limit, kind, id, count_min: min, count_max, retry_after: retry, numbers }
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollway::config::WatchSettings;
+use tollway_core::Policy;
 use tollway_wire::http::{SubjectKind, TopBy, TopEntry};
 
 use super::*;
@@ -254,7 +255,7 @@ impl Watched {
 
     /// Returns the first ids of `/v1/top`, after a check that their bounds hold and are as narrow as they should be.
     fn listed(&self, count: usize) -> Vec<TopEntry> {
-        let (report, _) = self.watch.counted(TopBy::Denied, None, count);
+        let (report, _) = self.watch.counted(TopBy::Denied, None, count, &Policy::default());
         let total = self.exact.values().sum::<u64>();
         assert_eq!(report.total, Some(total));
         for TopEntry { id, count_min, count_max, .. } in &report.top {
@@ -357,7 +358,9 @@ fn an_ordinary_load_is_never_sampled() {
             watched.deny_at(3, ids.iter().cycle().skip(batch as usize % 20).take(64).map(|id| &**id));
         }
     }
-    let is_exact = |watched: &Watched| watched.watch.counted(TopBy::Denied, None, 20).0.exact.unwrap();
+    let is_exact = |watched: &Watched| {
+        watched.watch.counted(TopBy::Denied, None, 20, &Policy::default()).0.exact.unwrap()
+    };
     assert!(is_exact(&watched) && !watched.is_sampled());
     // More than that in one tick is.
     watched.deny_at(3, ["id-0"; 16]);

@@ -4,11 +4,16 @@ const fs = require("node:fs");
 const { launch } = require("./browser.js");
 
 const [admin, http, screenshots] = process.argv.slice(2);
-const seen = { messages: [], violations: [] };
+const seen = { messages: [], violations: [], off_screen: [], wider_than_phone: false };
 
 async function spend(id, cost = 1) {
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ limit: "Login", id, cost }) };
   return (await fetch(`http://${http}/v1/spend`, options)).json();
+}
+
+async function upload(user) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ selectors: { user } }) };
+  return (await fetch(`http://${http}/v1/rules/upload`, options)).json();
 }
 
 /** Sends requests of a few ids until it is told to stop. One of them is denied most of the time. */
@@ -50,6 +55,22 @@ function otherDurations() {
   return cases.filter(([seconds, text]) => duration(seconds) !== text);
 }
 
+/** Returns what one would have to scroll sideways for. Runs in the page. */
+function outOfSight() {
+  const parts = [...document.querySelectorAll("main td, main td *, main .scroll")].filter((part) => !part.closest("[hidden], svg"));
+  const isOut = (part) => {
+    const { left, right, width } = part.getBoundingClientRect();
+    return width > 0 && (left < 0 || right > window.innerWidth || part.scrollWidth > part.clientWidth + 1 && part.matches(".scroll, td"));
+  };
+  return parts.filter(isOut).map((part) => part.outerHTML.slice(0, 100));
+}
+
+/** Returns the words that a row of a table has beside its texts, and its buttons. Runs in the page. */
+function labelsAndButtons(row) {
+  const label = (cell) => getComputedStyle(cell, "::before").content.replaceAll('"', "");
+  return [...row.cells].flatMap((cell) => (cell.className === "actions" ? [...cell.querySelectorAll("button")].map((button) => button.textContent) : [label(cell)]));
+}
+
 async function main() {
   seen.other_durations = otherDurations();
   const browser = await launch();
@@ -69,6 +90,9 @@ async function main() {
   const row = page.locator("#top-denied tbody tr", { hasText: "mallory" });
   await row.waitFor();
   seen.denied = (await row.locator("code").textContent()).trim();
+  // A rule is listed by who asked.
+  for (let times = 0; times < 20; times += 1) await upload("vova");
+  await page.locator("#top-denied tbody tr", { hasText: "upload" }).locator("code", { hasText: /^user=vova$/ }).waitFor();
   seen.limits = await page.locator("#limits tbody tr").count();
   // Denials that look alike have a row each.
   await page.waitForFunction(() => document.querySelectorAll("#last-denials tbody tr").length === 100);
@@ -168,12 +192,20 @@ async function main() {
     if (screenshots) await copy.screenshot({ path: `${screenshots}/console-${theme}-quiet.png` });
     await copy.close();
   }
-  const phone = await browser.newContext({ viewport: { width: 390, height: 844 }, isMobile: true });
-  const small = await phone.newPage();
-  await small.goto(`http://${admin}/`);
-  await small.waitForFunction(() => document.getElementById("health-text").textContent === "healthy");
-  seen.wider_than_phone = await small.evaluate(() => document.documentElement.scrollWidth > 390);
-  if (screenshots) await small.screenshot({ path: `${screenshots}/console-phone.png` });
+  for (const theme of ["light", "dark"]) {
+    const phone = await browser.newContext({ viewport: { width: 400, height: 844 }, isMobile: true, colorScheme: theme });
+    const small = await phone.newPage();
+    await small.goto(`http://${admin}/`);
+    const shown = small.locator("#top-denied tbody tr", { hasText: "zo\\xc3\\xab" });
+    await shown.waitFor();
+    seen.wider_than_phone ||= await small.evaluate(() => document.documentElement.scrollWidth > 400);
+    seen.off_screen.push(...await small.evaluate(outOfSight));
+    seen.on_phone = await shown.evaluate(labelsAndButtons);
+    const cut = small.locator("#top-denied tbody tr", { hasText: "xxx" }).locator("code");
+    seen.cut_on_phone = [(await cut.textContent()).length, (await cut.getAttribute("title")).length];
+    if (screenshots) await small.screenshot({ path: `${screenshots}/console-phone-${theme}.png`, fullPage: true });
+    await phone.close();
+  }
   await browser.close();
   console.log(JSON.stringify(seen));
 }

@@ -9,6 +9,8 @@ const POINTS = 600;
 const POINTS_MIN = 60;
 const SPARK_POINTS = 60;
 const SPARK_POINTS_MIN = 6;
+// The characters of an id that a table shows.
+const ID_SHOWN = 40;
 const SVG = "http://www.w3.org/2000/svg";
 const RETRY_MILLIS = 2000;
 // The server sends an event each second. Without one for this long, the figures are old.
@@ -190,6 +192,8 @@ const range = ({ count_min: least, count_max: most }) => (least === most ? numbe
 const time = (at) => `${new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false })}.${Math.floor((at % 1) * 10)}`;
 // A rule has no id, unless it was asked with a key.
 const shownId = ({ kind, id }) => (id === null ? "(not shown)" : id !== "" ? id : kind === "rule" ? "–" : "(empty)");
+// A long id is shortened in its middle: ids that are alike differ at the start or at the end.
+const shortened = (id) => (id.length > ID_SHOWN ? `${id.slice(0, ID_SHOWN / 2)}…${id.slice(1 - ID_SHOWN / 2)}` : id);
 const counted = (count, word) => `${number.format(count)} ${word}${count === 1 ? "" : "s"}`;
 
 /**
@@ -207,11 +211,8 @@ function exactId(shown) {
   }
 }
 
-/** Names the numbers that a denied request did not fit in: those of its limit, not those of an override. */
-function why(entry) {
-  const numbers = state.snapshot.limits.find((limit) => limitKey(limit) === limitKey(entry))?.numbers;
-  return numbers ? `over ${numbers}` : "–";
-}
+/** Names the numbers that a denied request did not fit in, which may be those of an override. */
+const why = ({ numbers }) => (numbers ? `over ${numbers}` : "–");
 
 function setHealth(level, text) {
   $("health").className = `health ${level === "good" ? "good" : level === "bad" ? "bad" : ""}`;
@@ -336,7 +337,9 @@ function drawRows(tableId, items, keyOf, create, empty) {
     let known = rows.get(key);
     if (!known) {
       const row = document.createElement("tr");
+      row.setAttribute("role", "row");
       known = { row, update: create(row, item) };
+      labelCells(row, $(tableId).tHead.rows[0].cells);
       rows.set(key, known);
     }
     known.update(item);
@@ -346,10 +349,27 @@ function drawRows(tableId, items, keyOf, create, empty) {
   body.emptyRow?.remove();
   if (items.length === 0) {
     body.emptyRow = document.createElement("tr");
+    body.emptyRow.setAttribute("role", "row");
     const only = cell(body.emptyRow, "empty", empty);
+    only.setAttribute("role", "cell");
     only.colSpan = $(tableId).tHead.rows[0].cells.length;
     body.append(body.emptyRow);
   }
+}
+
+/** Gives each cell the heading of its column, which a narrow page shows beside it. */
+function labelCells(row, headings) {
+  for (const [index, cell] of [...row.cells].entries()) {
+    cell.setAttribute("role", "cell");
+    cell.dataset.label = headings[index].textContent;
+  }
+}
+
+function idCode(entry) {
+  const shown = shownId(entry);
+  const code = element("code", "", shortened(shown));
+  if (code.textContent !== shown) code.title = shown;
+  return code;
 }
 
 function drawLimits(limits) {
@@ -442,7 +462,7 @@ const resetButton = (bucket) => button("reset", `Reset ${bucket.limit} ${bucket.
 function drawTop(tableId, entries, denied) {
   drawRows(tableId, entries, ({ kind, limit, id }) => JSON.stringify([kind, limit, id]), (row, entry) => {
     cell(row, "", entry.limit);
-    cell(row, "", element("code", "", shownId(entry)));
+    cell(row, "", idCode(entry));
     const count = cell(row, denied ? "number deny" : "number");
     const reason = denied ? cell(row, "dim") : null;
     const free = denied ? cell(row, "") : null;
@@ -461,7 +481,7 @@ function drawLast(denials) {
     cell(row, "", time(denial.at));
     cell(row, "", element("span", "pill", denial.gate));
     cell(row, "", denial.limit);
-    cell(row, "", element("code", "", shownId(denial)));
+    cell(row, "", idCode(denial));
     cell(row, "number", number.format(denial.cost));
     const reason = cell(row, "dim");
     cell(row, "", duration(denial.retry_after));
@@ -601,6 +621,13 @@ $("explanation-close").addEventListener("click", () => {
   $("explain-input").focus();
 });
 $("reset-confirm").addEventListener("click", confirmReset);
+// A table that a narrow page shows as cards would otherwise be none for a screen reader.
+for (const table of document.querySelectorAll("table.cards")) {
+  table.setAttribute("role", "table");
+  for (const part of [table.tHead, ...table.tBodies]) part.setAttribute("role", "rowgroup");
+  table.tHead.rows[0].setAttribute("role", "row");
+  for (const heading of table.tHead.rows[0].cells) heading.setAttribute("role", "columnheader");
+}
 $("chart").addEventListener("pointermove", showValue);
 $("chart").addEventListener("pointerleave", () => { $("chart-value").hidden = true; });
 run();
