@@ -197,8 +197,16 @@ fn the_commands_ask_limits_and_rules_together() {
         (&["check", "--rule", "both", "user=b", "apikey=k"], 1, "deny retry_after=77759"),
         (&["check", "--rule", "both", "user=b", "apikey="], 0, "allow\n"),
         (&["check", "L:a", "--rule", "upload", "user=b=c:d"], 1, "deny remaining=0 "),
-        (&["spend", "L:a", "--rule", "nope"], 2, "tollway: Unknown rule: rule \"nope\" does not exist"),
-        (&["spend", "L:a", "--rule", "upload"], 2, "tollway: Missing selector: the rule needs a value for"),
+        (
+            &["spend", "L:a", "--rule", "nope"],
+            2,
+            "tollway: Unknown rule: rule \"nope\" does not exist; there are upload, both\n",
+        ),
+        (
+            &["spend", "L:a", "--rule", "upload"],
+            2,
+            "tollway: Missing selector: rule \"upload\" needs a value for",
+        ),
         (
             &["spend", "--rule", "upload", "user=b", "L:a=b"],
             2,
