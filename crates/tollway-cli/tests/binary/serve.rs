@@ -85,6 +85,17 @@ Try:
 }
 
 #[test]
+fn the_banner_says_where_the_paths_for_operators_are() {
+    for (http, said) in [
+        ("127.0.0.1:0", "no gate of its own; its paths and the console are at http://ADDR"),
+        ("0.0.0.0:0", "off; its paths and the console are nowhere, unless started with --admin ADDR"),
+    ] {
+        let banner = Serving::start(&["--http", http, "--admin", "off"], &[]).banner();
+        assert!(banner.contains(&format!("\n  admin    {said}\n")), "{http}: {banner}");
+    }
+}
+
+#[test]
 fn the_banner_suggests_only_what_is_allowed() {
     let deny = "gates: { resp: { listen: '127.0.0.1:0', inline: deny } }";
     for (limits, expected) in [
