@@ -95,7 +95,7 @@ pub(crate) fn ask_rule() -> Result<(), Box<dyn Error>> {
     let (engine, policy, ids) = (limiter.engine().blocking(), limiter.policy(), ids());
     let rule = policy.rule("upload").ok_or("no such rule")?;
     let ask = |id: &&String| {
-        let bill: Result<RuleBill<'_>, _> = rule.bill_of(|_| Some(Some(id.as_bytes())));
+        let bill: Result<RuleBill<'_>, _> = rule.bill_of("upload", |_| Some(Some(id.as_bytes())));
         bill.is_ok_and(|bill| engine.resolve(&bill).allowed())
     };
     ids.iter().filter(ask).count();

@@ -1,5 +1,6 @@
-//! Says which flag helps against an error of a server's tokens or certificates.
+//! Says which flag helps against an error of a server's address, tokens or certificates.
 
+use tollway::config::Gates;
 use tollway_client::tls::TlsFailure;
 use tollway_client::{ClientError, InvalidResponse};
 
@@ -7,6 +8,10 @@ use tollway_client::{ClientError, InvalidResponse};
 pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|error| error.downcast_ref::<ClientError>())?;
     Some(match error {
+        ClientError::Refused { address, .. } if *address == Gates::ADMIN.to_string() => {
+            "a server may have no admin gate; if it listens on loopback, its HTTP gate answers instead: \
+             --addr 127.0.0.1:8080"
+        }
         ClientError::Problem { status: 401, .. } => {
             "name the file with a token by --token-file FILE, or set TOLLWAY_TOKEN"
         }
@@ -33,4 +38,22 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
         },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn who_finds_no_admin_gate_is_told_of_the_http_gate() {
+        let refused = |address: &str| {
+            let (address, source) = (address.to_owned(), io::ErrorKind::ConnectionRefused.into());
+            hint(&ClientError::Refused { address, source }.into())
+        };
+        assert!(refused("127.0.0.1:8082").is_some_and(|hint| hint.ends_with("--addr 127.0.0.1:8080")));
+        assert_eq!(refused("127.0.0.1:8080"), None);
+        assert_eq!(Gates::HTTP.to_string(), "127.0.0.1:8080");
+    }
 }

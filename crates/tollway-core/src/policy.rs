@@ -30,8 +30,8 @@ use crate::nearest::nearest;
 use crate::rule::{KeyedRule, NamedRule};
 use crate::time::Timestamp;
 
-/// The most limits that the error about an unknown one lists.
-const LISTED_MAX: usize = 8;
+/// The most limits, or rules, that the error about an unknown one lists.
+pub(crate) const LISTED_MAX: usize = 8;
 
 /// The limits, the rules and the domains by name, and what holds for keys.
 #[derive(Clone, Debug, Default)]

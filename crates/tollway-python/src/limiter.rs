@@ -187,7 +187,7 @@ fn exception(error: &LimiterError) -> PyErr {
         },
         LimiterError::Bill(_) => exceptions::InvalidBill::new_err(message),
         LimiterError::Rule(RuleLookupError::UnknownRule { .. }) => exceptions::UnknownRule::new_err(message),
-        LimiterError::Rule(RuleLookupError::MissingSelector { selector }) => {
+        LimiterError::Rule(RuleLookupError::MissingSelector { selector, .. }) => {
             exceptions::SelectorError::new_err((selector.clone(), message))
         }
         LimiterError::Store(_) => exceptions::StoreError::new_err(message),

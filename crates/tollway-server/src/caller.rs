@@ -151,9 +151,10 @@ impl<'a> Caller<'a> {
     /// Returns an error without the name of a rule that the client may not use.
     pub(crate) fn hide_other_rules(&self, error: RuleLookupError) -> RuleLookupError {
         match error {
-            RuleLookupError::UnknownRule { name, nearest } => {
-                let nearest = nearest.filter(|name| self.check_limit(name).is_ok());
-                RuleLookupError::UnknownRule { name, nearest }
+            RuleLookupError::UnknownRule { name, nearest, existing } if !self.may_use_all() => {
+                let may_use = |name: &String| self.check_limit(name).is_ok();
+                let existing = existing.into_iter().filter(may_use).collect();
+                RuleLookupError::UnknownRule { name, nearest: nearest.filter(may_use), existing }
             }
             error => error,
         }

@@ -59,6 +59,15 @@ impl Text {
                 return Err(error)
                     .context("the command is not part of the text protocol; see \"tollway text --help\"");
             }
+            Err(error @ ClientError::TimedOut { .. }) => {
+                let signatures = self.key_file.as_ref().map_or_else(
+                    || "if the gate asks for signatures, give --key-file with its key".to_owned(),
+                    |path| {
+                        format!("if the gate does not have the key in {}, it answers nothing", path.display())
+                    },
+                );
+                bail!("{error}; {signatures}");
+            }
             answer => answer?,
         };
         let Some((None, said)) = decode_reply(&answer) else {

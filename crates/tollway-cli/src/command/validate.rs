@@ -16,8 +16,8 @@ use crate::output::OutputError;
 /// Prints every limit with the time in which one unit and the whole bucket refill, and every rule in its canonical form
 /// with the names of its logs. For an invalid file, prints all errors, each with its line, its column and a way to fix
 /// it. Fields that have no effect, gates that everybody who can reach them may use, and gates whose tokens cross the
-/// network as plain text are warnings. The certificates, token files and HMAC keys of gates are checked as well, and
-/// their contents are never printed.
+/// network as plain text are warnings. If the file itself has no errors, the certificates, token files and HMAC keys of
+/// gates are checked as well, and their contents are never printed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -88,8 +88,8 @@ fn what_cannot_be_explained_says_why() {
         (&["uplaod"][..], "tollway: Unknown rule: rule \"uplaod\" does not exist (did you mean \"upload\"?)\n"),
         (
             &["upload", "user=vova"],
-            "tollway: Missing selector: the rule needs a value for selector \"apikey\"; send an empty value if the request \
-             has none\n",
+            "tollway: Missing selector: rule \"upload\" needs a value for selector \"apikey\"; send an empty value if the \
+             request has none\n",
         ),
         (
             &["Or('10/s', 'user:5/fortnight')", "user=vova"],
@@ -126,5 +126,6 @@ Or                         unknown
     let named = run(&["explain", "upload", "--addr", "127.0.0.1:1"]);
     assert_eq!((named.code, &*named.stdout), (2, ""));
     let missing = run(&["explain", rule, "--addr", "127.0.0.1:1"]);
-    assert!(missing.stderr.contains("the rule needs a value for selector \"user\""), "{}", missing.stderr);
+    let expected = format!("rule \"{rule}\" needs a value for selector \"user\"");
+    assert!(missing.stderr.contains(&expected), "{}", missing.stderr);
 }

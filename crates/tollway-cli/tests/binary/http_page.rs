@@ -1,6 +1,6 @@
 //! The examples of `docs/http.md` and `docs/admin.md` happen as shown.
 
-use crate::page::{Page, printed, shell};
+use crate::page::{Page, printed, shell, timeless};
 use crate::serving::Serving;
 
 /// The addresses that the pages have for the server.
@@ -33,31 +33,4 @@ fn happen_as_shown(page: &str, least: usize) {
         ran += 1;
     }
     assert!(ran > least, "only {ran} examples were found");
-}
-
-/// Returns the text without what depends on when it is run: dates, times in seconds, and the length of the body.
-fn timeless(text: &str) -> String {
-    let lines = text
-        .trim_end()
-        .lines()
-        .filter(|line| !["Date: ", "Content-Length: "].iter().any(|name| line.starts_with(name)))
-        .map(|line| match line.split_once(": ") {
-            Some((name @ ("Retry-After" | "X-RateLimit-Reset"), _)) => name,
-            Some(("RateLimit", _)) => line.split_once(";t=").map_or(line, |(before, _)| before),
-            _ => line,
-        });
-    let words = lines.flat_map(|line| {
-        line.split(',').map(|word| {
-            let number = word.rsplit([':', ' ']).next().unwrap().trim_end_matches(['}', ']']);
-            let seconds = number.strip_suffix('s').unwrap_or(number);
-            let decimal = seconds.contains('.') && seconds.parse::<f64>().is_ok();
-            let date = word.find("20").filter(|_| word.contains('T') && word.contains('Z'));
-            match date {
-                Some(start) => word[..start].to_owned() + "a date",
-                None if decimal => word.replace(number, "a moment"),
-                None => word.to_owned(),
-            }
-        })
-    });
-    words.collect::<Vec<_>>().join("\n")
 }

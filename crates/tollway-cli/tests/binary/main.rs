@@ -28,6 +28,7 @@ mod store;
 mod text;
 mod throttr;
 mod tls;
+mod tls_page;
 mod tokens;
 mod top;
 mod upstream;

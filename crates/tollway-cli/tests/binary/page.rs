@@ -27,10 +27,13 @@ impl Page {
 
     /// Each command of its sessions, and what is shown below it.
     pub(crate) fn examples(&self) -> Vec<(&str, &str)> {
-        let sessions = self.blocks("console").into_iter();
-        let examples = sessions.flat_map(|session| session.split("$ ").skip(1));
-        examples.map(|example| example.split_once('\n').unwrap()).collect()
+        self.blocks("console").into_iter().flat_map(examples_of).collect()
     }
+}
+
+/// Each command of a session, and what is shown below it.
+pub(crate) fn examples_of(session: &str) -> Vec<(&str, &str)> {
+    session.split("$ ").skip(1).map(|example| example.split_once('\n').unwrap()).collect()
 }
 
 /// A shell that finds `tollway`, and then whatever else.
@@ -47,4 +50,31 @@ pub(crate) fn shell(script: &str) -> Command {
 pub(crate) fn printed(shell: &mut Command) -> String {
     let output = shell.output().unwrap();
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+/// Returns the text without what depends on when it is run: dates, times in seconds, and the length of the body.
+pub(crate) fn timeless(text: &str) -> String {
+    let lines = text
+        .trim_end()
+        .lines()
+        .filter(|line| !["Date: ", "Content-Length: "].iter().any(|name| line.starts_with(name)))
+        .map(|line| match line.split_once(": ") {
+            Some((name @ ("Retry-After" | "X-RateLimit-Reset"), _)) => name,
+            Some(("RateLimit", _)) => line.split_once(";t=").map_or(line, |(before, _)| before),
+            _ => line,
+        });
+    let words = lines.flat_map(|line| {
+        line.split(',').map(|word| {
+            let number = word.rsplit([':', ' ']).next().unwrap().trim_end_matches(['}', ']']);
+            let seconds = number.strip_suffix('s').unwrap_or(number);
+            let decimal = seconds.contains('.') && seconds.parse::<f64>().is_ok();
+            let date = word.find("20").filter(|_| word.contains('T') && word.contains('Z'));
+            match date {
+                Some(start) => word[..start].to_owned() + "a date",
+                None if decimal => word.replace(number, "a moment"),
+                None => word.to_owned(),
+            }
+        })
+    });
+    words.collect::<Vec<_>>().join("\n")
 }

@@ -85,6 +85,17 @@ Try:
 }
 
 #[test]
+fn the_banner_says_where_the_paths_for_operators_are() {
+    for (http, said) in [
+        ("127.0.0.1:0", "no gate of its own; its paths and the console are at http://ADDR"),
+        ("0.0.0.0:0", "off; its paths and the console are nowhere, unless started with --admin ADDR"),
+    ] {
+        let banner = Serving::start(&["--http", http, "--admin", "off"], &[]).banner();
+        assert!(banner.contains(&format!("\n  admin    {said}\n")), "{http}: {banner}");
+    }
+}
+
+#[test]
 fn the_banner_suggests_only_what_is_allowed() {
     let deny = "gates: { resp: { listen: '127.0.0.1:0', inline: deny } }";
     for (limits, expected) in [
@@ -197,8 +208,16 @@ fn the_commands_ask_limits_and_rules_together() {
         (&["check", "--rule", "both", "user=b", "apikey=k"], 1, "deny retry_after=77759"),
         (&["check", "--rule", "both", "user=b", "apikey="], 0, "allow\n"),
         (&["check", "L:a", "--rule", "upload", "user=b=c:d"], 1, "deny remaining=0 "),
-        (&["spend", "L:a", "--rule", "nope"], 2, "tollway: Unknown rule: rule \"nope\" does not exist"),
-        (&["spend", "L:a", "--rule", "upload"], 2, "tollway: Missing selector: the rule needs a value for"),
+        (
+            &["spend", "L:a", "--rule", "nope"],
+            2,
+            "tollway: Unknown rule: rule \"nope\" does not exist; there are upload, both\n",
+        ),
+        (
+            &["spend", "L:a", "--rule", "upload"],
+            2,
+            "tollway: Missing selector: rule \"upload\" needs a value for",
+        ),
         (
             &["spend", "--rule", "upload", "user=b", "L:a=b"],
             2,

@@ -42,7 +42,7 @@ impl Serving {
         // An https:// URL is kept whole, as the commands need it.
         let address = |gate| announced(gate).map(|url| url.trim_start_matches("http://").to_owned());
         let addr = address("  http     ").unwrap();
-        let admin = address("  admin    ").unwrap_or_else(|| addr.clone());
+        let admin = address("  admin    ").filter(|line| !line.contains(' ')).unwrap_or_else(|| addr.clone());
         Self { child, stdout, printed, addr, admin }
     }
 

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::thread;
 
-use crate::run::{Ran, run};
+use crate::run::{Ran, file, run};
 
 /// Asks a peer that answers `reply` with the id it was sent, and says what it was asked.
 fn asked(arguments: &[&str], reply: &'static str) -> (Ran, String) {
@@ -74,6 +74,16 @@ fn silence_is_exit_2_and_says_how_long_and_perhaps_why() {
     let ran = run(&["text", "ping", "--addr", &addr, "--timeout", "10ms"]);
     assert_eq!((ran.code, &*ran.stdout), (2, ""));
     assert!(ran.stderr.contains(&format!("no response from {addr} within 10ms")), "{}", ran.stderr);
+    assert!(
+        ran.stderr.ends_with("; if the gate asks for signatures, give --key-file with its key\n"),
+        "{}",
+        ran.stderr
+    );
+    let key = file("silent.key", format!("web {}\n", "5ec4e7".repeat(8)));
+    let ran = run(&["text", "ping", "--addr", &addr, "--timeout", "10ms", "--key-file", &key]);
+    assert_eq!((ran.code, &*ran.stdout), (2, ""));
+    let expected = format!("; if the gate does not have the key in {key}, it answers nothing\n");
+    assert!(ran.stderr.ends_with(&expected), "{}", ran.stderr);
     let ran = run(&["text", "over_limits x", "--addr", &addr, "--timeout", "10ms"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("not part of the text protocol"), "{}", ran.stderr);

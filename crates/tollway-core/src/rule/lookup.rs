@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::{KeyedRule, NamedRule, RuleBill, RuleError, RuleLimit, RuleProblem};
 use crate::limit::is_name;
 use crate::nearest::{did_you_mean, nearest};
-use crate::policy::{Policy, shown_name};
+use crate::policy::{LISTED_MAX, Policy, shown_name};
 
 /// A reference that names a rule or has its expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub enum RuleLookupError {
         name: String,
         /// The name of the rule that was probably meant.
         nearest: Option<String>,
+        /// The names of all rules, if none of them is similar and they are few. The text of the error, which traces
+        /// compare, leaves them out.
+        existing: Vec<String>,
     },
     /// The expression is not a rule.
     #[error("the rule is invalid at character {character}")]
@@ -55,9 +58,11 @@ pub enum RuleLookupError {
     },
     /// The rule has a selector that the request has not.
     #[error(
-        "the rule needs a value for selector \"{selector}\"; send an empty value if the request has none"
+        "rule \"{rule}\" needs a value for selector \"{selector}\"; send an empty value if the request has none"
     )]
     MissingSelector {
+        /// The name or the expression of the rule, or the start of a long one.
+        rule: String,
         /// The name of the selector.
         selector: String,
     },
@@ -94,19 +99,26 @@ impl Policy {
     #[cold]
     fn unknown_rule(&self, name: &str) -> RuleLookupError {
         let nearest = nearest(name, self.rules().iter().map(NamedRule::name)).map(str::to_owned);
-        RuleLookupError::UnknownRule { name: shown_name(name), nearest }
+        let is_listed = nearest.is_none() && self.rules().len() <= LISTED_MAX;
+        let existing = self.rules().iter().filter(|_| is_listed).map(|rule| rule.name().to_owned());
+        RuleLookupError::UnknownRule { name: shown_name(name), nearest, existing: existing.collect() }
     }
 }
 
 impl KeyedRule {
     /// Makes the bill of a request with these selectors; `None` and an empty one have no value. Selectors that the rule
-    /// does not have are ignored, so that a caller can send all of them whatever the rule is.
+    /// does not have are ignored, so that a caller can send all of them whatever the rule is. `rule` is the name or the
+    /// expression that an error has.
     pub fn bill_of<'v>(
         &self,
+        rule: &str,
         value: impl Fn(&str) -> Option<Option<&'v [u8]>>,
     ) -> Result<RuleBill<'_>, RuleLookupError> {
         self.bill(|selector| {
-            value(selector).ok_or_else(|| RuleLookupError::MissingSelector { selector: selector.to_owned() })
+            value(selector).ok_or_else(|| RuleLookupError::MissingSelector {
+                rule: shown_name(rule),
+                selector: selector.to_owned(),
+            })
         })
     }
 }
@@ -131,7 +143,7 @@ mod tests {
             (written(), None, &["::user:vova"]),
         ] {
             let rule = policy.find_rule(&rule, key).unwrap();
-            let bill = rule.bill_of(|_| Some(Some(b"vova"))).unwrap();
+            let bill = rule.bill_of("upload", |_| Some(Some(b"vova"))).unwrap();
             assert_eq!(bill.identifiers().iter().flatten().collect::<Vec<_>>(), names);
         }
     }
@@ -158,7 +170,23 @@ mod tests {
             "the rule is invalid at character 13: the name of a selector must be letters, digits and \"_\", and must not start with a digit"
         );
         let rule = policy.find_rule(&RuleRef::Written("Or('u:1/s', 'v:1/s')".into()), None).unwrap();
-        let bill = rule.bill_of(|selector| (selector == "u").then_some(None));
-        assert_eq!(bill.err(), Some(RuleLookupError::MissingSelector { selector: "v".into() }));
+        let bill = rule.bill_of("both", |selector| (selector == "u").then_some(None));
+        let expected =
+            "rule \"both\" needs a value for selector \"v\"; send an empty value if the request has none";
+        assert_eq!(bill.unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn an_unknown_rule_comes_with_the_rules_that_there_are() {
+        let rule = |name: &str| NamedRule::new(name, RuleLimit::new("10/s".parse().unwrap())).unwrap();
+        let existing = |rules: Vec<NamedRule>, name: &str| {
+            let policy = Policy::default().with_rules(rules).unwrap();
+            let error = policy.find_rule(&RuleRef::Named(name.into()), None).unwrap_err();
+            let RuleLookupError::UnknownRule { existing, .. } = error else { panic!("{error}") };
+            existing
+        };
+        assert_eq!(existing(vec![rule("upload"), rule("pages")], "nope"), ["upload", "pages"]);
+        assert_eq!(existing(vec![rule("upload")], "uplaod"), [""; 0], "it has the one that was meant");
+        assert_eq!(existing((0..99).map(|n| rule(&format!("r{n}"))).collect(), "nope"), [""; 0]);
     }
 }

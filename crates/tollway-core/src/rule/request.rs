@@ -48,7 +48,7 @@ impl<'a> RuleRequest<'a> {
 
     /// Makes the bill of this request for the rule that was found.
     pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleLookupError> {
-        rule.bill_of(|selector| {
+        rule.bill_of(self.rule.text(), |selector| {
             let given = self.selectors.iter().find(|(name, _)| name == selector);
             given.map(|(_, value)| Some(&value[..]))
         })

@@ -130,7 +130,7 @@ impl Envoy {
                 .replace("timeout: 0.25s", &format!("timeout: {timeout}"))
                 .replace("port_value: 9901 ", &moved(0))
                 .replace("port_value: 10000 ", &moved(port))
-                .replace("port_value: 8000 ", &moved(application().port()))
+                .replace("port_value: 3000 ", &moved(application().port()))
                 .replace("port_value: 8081 ", &moved(gate.port()))
         })
     }

@@ -36,7 +36,7 @@ descriptors:
 ";
 
 /// Method, path with its query, body, and the status that must come.
-const CASES: [(&str, &str, &str, u16); 130] = [
+const CASES: [(&str, &str, &str, u16); 132] = [
     (
         "POST",
         "/v1/spend",
@@ -192,8 +192,10 @@ const CASES: [(&str, &str, &str, u16); 130] = [
     ("GET", "/v1/top", "", 200),
     ("GET", "/v1/top?by=spent&limit=Login&n=1", "", 200),
     ("GET", "/v1/top?by=cost", "", 400),
+    ("GET", "/v1/top?limit=Nobody", "", 404),
     ("HEAD", "/v1/top", "", 200),
     ("HEAD", "/v1/top?n=0", "", 400),
+    ("HEAD", "/v1/top?limit=Nobody", "", 404),
     ("GET", "/healthz", "", 200),
     ("GET", "/metrics", "", 200),
     ("GET", "/openapi.json", "", 200),

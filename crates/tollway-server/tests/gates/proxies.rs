@@ -151,7 +151,7 @@ fn every_proxy_denies_if_the_policy_denies_without_the_store() {
         let lower = denied.to_lowercase();
         assert!(lower.contains("retry-after: 1\r\n") && !lower.contains("ratelimit"), "{program}: {denied}");
         if matches!(program, "nginx" | "haproxy") {
-            assert!(denied.ends_with("\r\n\r\nTry again in 1 seconds.\n"), "{program}: {denied}");
+            assert!(denied.ends_with("\r\n\r\nTry again in 1 s.\n"), "{program}: {denied}");
         }
     }
 }

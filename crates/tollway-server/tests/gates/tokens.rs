@@ -290,6 +290,15 @@ fn a_token_for_some_limits_is_good_for_no_others() {
             assert_eq!(reply.status, status, "{name} {method} {path} {body:?}: {}", reply.body);
         }
     }
+    let denied = |body: &str, name: &str| {
+        let reply =
+            Harness::request_with(&server.url("/v1/spend"), "POST", Some(body), Some(tokens.of(name)));
+        reply.json()["field"].as_str().map(str::to_owned)
+    };
+    assert_eq!(denied(both, "shop").as_deref(), Some("charges[1].limit"));
+    assert_eq!(denied(both, "rules").as_deref(), Some("charges[0].limit"));
+    assert_eq!(denied(with_rule, "shop").as_deref(), Some("rules[0].rule"));
+    assert_eq!(denied(fast, "shop").as_deref(), Some("limit"));
     let left = Harness::request_with(&server.url("/v1/check"), "POST", Some(fast), Some(tokens.of("decide")));
     assert_eq!(left.json()["remaining"], 19, "what was refused took nothing");
 }

@@ -57,7 +57,13 @@ fn the_ids_that_use_the_most_are_listed() {
     assert_eq!((spent["top"].as_array().unwrap().len(), &spent["total"]), (2, &json!(704)));
     let of_login = gate.get("/v1/top?by=spent&limit=Login").json();
     assert_eq!(lines(&of_login).len(), 2);
-    assert_eq!(lines(&gate.get("/v1/top?limit=Nobody").json()), [""; 0]);
+    for name in ["Fast", "upload", "keys", "inline/throttle"] {
+        let top = gate.get(&format!("/v1/top?limit={name}"));
+        assert_eq!((top.status, lines(&top.json())), (200, vec![]), "{name}");
+    }
+    let unknown = gate.get("/v1/top?limit=Logn");
+    assert_eq!(unknown.status, 404, "{}", unknown.body);
+    assert!(unknown.body.contains(r#"did you mean \"Login\"?"#), "{}", unknown.body);
     // The time is read when it is asked for.
     gate.clock.advance(Duration::from_secs(20));
     assert_eq!(lines(&gate.get("/v1/top").json())[0], "limit Login mallory 3..3 10.0");

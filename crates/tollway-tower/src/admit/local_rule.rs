@@ -36,7 +36,8 @@ impl LocalRule {
     }
 
     fn missing(&self) -> AdmitReply {
-        let error = RuleLookupError::UnknownRule { name: self.rule.to_string(), nearest: None };
+        let name = self.rule.to_string();
+        let error = RuleLookupError::UnknownRule { name, nearest: None, existing: Vec::new() };
         self.failure.misconfigured(&error)
     }
 }

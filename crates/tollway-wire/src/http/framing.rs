@@ -113,6 +113,11 @@ pub enum FramingError {
     /// The bytes are not HTTP.
     #[error("this is not an HTTP/1.1 request")]
     Syntax(#[source] httparse::Error),
+    /// The bytes begin as a connection by TLS does.
+    #[error(
+        "this looks like TLS, and the gate speaks plain HTTP; ask by http://, or configure \"tls\" for the gate"
+    )]
+    Tls,
     /// The head is too long.
     #[error("the request line and headers are too long; send at most {max} bytes")]
     HeadTooLong {
@@ -128,9 +133,12 @@ pub enum FramingError {
         /// The greatest length that is accepted, in bytes.
         max: usize,
     },
-    /// The length is not a number, or is given in two ways.
+    /// The length is given in two ways.
     #[error("the length of the body is ambiguous; send one Content-Length or chunks, not both")]
     Length,
+    /// The length is not a number.
+    #[error("the Content-Length is not a whole number; send the number of bytes in digits")]
+    LengthNotANumber,
     /// The transfer coding is not `chunked`.
     #[error("the transfer coding is not supported; use \"chunked\"")]
     TransferCoding,
@@ -150,7 +158,12 @@ impl FramingError {
             Self::HeadTooLong { .. } | Self::TooManyHeaders => HttpStatus::HeadersTooLarge,
             Self::BodyTooLong { .. } => HttpStatus::BodyTooLarge,
             Self::TransferCoding => HttpStatus::NotImplemented,
-            Self::Syntax(_) | Self::Length | Self::Chunk | Self::Host => HttpStatus::BadRequest,
+            Self::Syntax(_)
+            | Self::Tls
+            | Self::Length
+            | Self::LengthNotANumber
+            | Self::Chunk
+            | Self::Host => HttpStatus::BadRequest,
         }
     }
 }
@@ -382,6 +395,24 @@ mod tests {
         for chunks in ["x\r\n", "-1\r\n", "\r\n", "1\n", "1\r\nabc", "0\r\nT: 1\r\n", "123456789\r\n"] {
             let bytes = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
             assert_eq!(read(&bytes), (vec![], "400".into()), "{chunks}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let head = |header: &str| format!("POST / HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n").into_bytes();
+        let client_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec();
+        for (bytes, words) in [
+            (head("Content-Length: 1\r\nContent-Length: 2"), "ambiguous; send one Content-Length or chunks"),
+            (head("Content-Length: 1\r\nTransfer-Encoding: chunked"), "is ambiguous"),
+            (head("Content-Length: -5"), "the Content-Length is not a whole number"),
+            (head("Content-Length: 1, 1"), "the Content-Length is not a whole number"),
+            (head("Content-Length:"), "the Content-Length is not a whole number"),
+            (client_hello, "this looks like TLS, and the gate speaks plain HTTP"),
+            (b"\x16 / HTTP/1.1\r\n\r\n".to_vec(), "this is not an HTTP/1.1 request"),
+        ] {
+            let error = framer().next(&bytes).unwrap_err().to_string();
+            assert!(error.contains(words), "{}: {error}", bytes.escape_ascii());
         }
     }
 

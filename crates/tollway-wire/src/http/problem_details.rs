@@ -302,6 +302,11 @@ impl From<MalformedRequest> for ProblemDetails {
     }
 }
 
+/// Returns what follows the error about an unknown name: the names that there are, if they are few.
+fn list_of(existing: &[String]) -> String {
+    if existing.is_empty() { String::new() } else { format!("; there are {}", existing.join(", ")) }
+}
+
 impl From<ChargeError> for ProblemDetails {
     fn from(error: ChargeError) -> Self {
         let (status, name, title, field) = match &error {
@@ -321,10 +326,8 @@ impl From<ChargeError> for ProblemDetails {
             _ => (HttpStatus::Unprocessable, "bad-charge", "Invalid charge", "limit"),
         };
         let mut detail = ErrorChain(&error).to_string();
-        if let ChargeError::UnknownLimit { existing, .. } = &error
-            && !existing.is_empty()
-        {
-            detail = format!("{detail}; there are {}", existing.join(", "));
+        if let ChargeError::UnknownLimit { existing, .. } = &error {
+            detail += &list_of(existing);
         }
         Self::new(status, name, title, detail).with_field(field)
     }
@@ -342,13 +345,15 @@ impl From<RuleLookupError> for ProblemDetails {
     fn from(error: RuleLookupError) -> Self {
         let detail = ErrorChain(&error).to_string();
         match error {
-            RuleLookupError::UnknownRule { name, nearest } => {
+            RuleLookupError::UnknownRule { name, nearest, existing } => {
                 // The name is cut: it comes from the path, and may be long.
                 let name = name.chars().take(128).collect();
-                let detail = RuleLookupError::UnknownRule { name, nearest }.to_string();
+                let there_are = list_of(&existing);
+                let detail =
+                    RuleLookupError::UnknownRule { name, nearest, existing }.to_string() + &there_are;
                 Self::new(HttpStatus::NotFound, "unknown-rule", "Unknown rule", detail).with_field("rule")
             }
-            RuleLookupError::MissingSelector { selector } => {
+            RuleLookupError::MissingSelector { selector, .. } => {
                 let title = "Missing selector";
                 Self::new(HttpStatus::BadRequest, "missing-selector", title, detail)
                     .with_field(&format!("selectors.{selector}"))

@@ -136,7 +136,7 @@ impl<'a> HttpRuleRequest<'a> {
 
     /// Makes the bill of this request for `rule`.
     pub fn bill<'r>(&self, rule: &'r KeyedRule) -> Result<RuleBill<'r>, RuleLookupError> {
-        rule.bill_of(|selector| {
+        rule.bill_of(&self.rule, |selector| {
             let given = self.selectors.iter().find(|(name, _)| name == selector);
             given.map(|(_, value)| value.as_deref().map(str::as_bytes))
         })

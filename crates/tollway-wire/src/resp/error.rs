@@ -93,8 +93,7 @@ pub enum CommandError {
     },
     /// A `CL.THROTTLE` with too few words, or too many.
     #[error(
-        "ERR wrong number of arguments for 'cl.throttle' command; send CL.THROTTLE key max_burst count_per_period period \
-         [quantity]"
+        "ERR wrong number of arguments for 'cl.throttle' command; send CL.THROTTLE key max_burst count period [quantity]"
     )]
     CellWords,
     /// A word that is no integer of 64 bits.

@@ -68,7 +68,7 @@ impl<'a> ThrottleRequest<'a> {
             return Err(CommandError::KeyTooLong);
         }
         let burst = dialect.integer("max_burst", numbers[0])?;
-        let count = dialect.integer("count_per_period", numbers[1])?;
+        let count = dialect.integer(dialect.name_of_count(), numbers[1])?;
         let period = dialect.integer("period", numbers[2])?;
         let quantity = quantity.map_or(Ok(1), |quantity| dialect.integer("quantity", quantity))?;
         let token_bucket = dialect.token_bucket(burst, count, period, quantity)?;
@@ -131,6 +131,14 @@ impl Dialect {
         }
     }
 
+    /// Returns the name that errors have for the tokens of a period.
+    const fn name_of_count(self) -> &'static str {
+        match self {
+            Self::RedisCell => "count",
+            Self::Throttlecrab => "count_per_period",
+        }
+    }
+
     #[inline]
     fn integer(self, field: &'static str, word: &[u8]) -> Result<i64, CommandError> {
         integer::parse(word).ok_or_else(|| match self {
@@ -154,7 +162,7 @@ impl Dialect {
                     _ => Err(CommandError::TooSmall { field, min }),
                 };
                 let burst = number("max_burst", burst, 0)? + 1;
-                let (count, period) = (number("count_per_period", count, 1)?, number("period", period, 1)?);
+                let (count, period) = (number("count", count, 1)?, number("period", period, 1)?);
                 TokenBucket::new(burst, count, Duration::from_secs(period))
                     .map_err(|problem| CommandError::Numbers { problem: problem.to_string() })
             }

@@ -183,19 +183,27 @@ fn an_inline_limit_has_a_burst_a_count_and_a_period_in_either_form() {
         HttpCommand::from_json(Verb::Spend, text.as_bytes()),
         "the burst is the count, and a period without a unit is seconds"
     );
-    for (limit, words) in [
-        (r#"{"period":"1m"}"#, "\"count\" is missing"),
-        (r#"{"count":0,"period":1}"#, "count must be above zero"),
-        (r#"{"count":0,"period":1,"burst":0}"#, "burst must be above zero"),
-        (r#"{"count":1,"period":"60"}"#, "\"60\" has no unit; use ns, us, ms, s, m, h or d, such as 60s"),
-        (r#"{"count":1}"#, "\"period\" is missing"),
-        (r#"{"count":1,"period":true}"#, "a duration such as \"1m30s\", or whole seconds"),
-        (r#"{"count":1,"period":"soon"}"#, "period"),
-        ("true", "a string, or an object such as"),
+    for (limit, field, words) in [
+        (r#"{"period":"1m"}"#, "limit", "\"count\" is missing"),
+        (r#"{"count":0,"period":1}"#, "limit.count", "count must be above zero"),
+        (r#"{"count":0,"period":1,"burst":0}"#, "limit.burst", "burst must be above zero"),
+        (r#"{"count":1,"period":0}"#, "limit.period", "period must be above zero"),
+        (r#"{"count":9,"period":"1ns"}"#, "limit.count", "count must be at most 1 for this period"),
+        (r#"{"count":1,"period":"1h","burst":9000000}"#, "limit.burst", "burst must be at most"),
+        (
+            r#"{"count":1,"period":"60"}"#,
+            "limit.period",
+            "\"60\" has no unit; use ns, us, ms, s, m, h or d, such as 60s",
+        ),
+        (r#"{"count":1}"#, "limit", "\"period\" is missing"),
+        (r#"{"count":1,"period":true}"#, "limit.period", "a duration such as \"1m30s\", or whole seconds"),
+        (r#"{"count":1,"period":"soon"}"#, "limit.period", "period"),
+        ("true", "limit", "a string, or an object such as"),
     ] {
         let body = format!(r#"{{"limit":{limit},"id":"a"}}"#);
         let error = HttpCommand::from_json(Verb::Spend, body.as_bytes()).unwrap_err();
         assert!(error.detail.contains(words), "{limit}: {}", error.detail);
+        assert_eq!(error.field.as_deref(), Some(field), "{limit}");
     }
 }
 

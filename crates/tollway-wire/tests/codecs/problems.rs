@@ -68,6 +68,11 @@ fn every_problem_has_its_type_and_status() {
     is(BillError::Empty.into(), HttpStatus::Unprocessable, "bad-bill");
 }
 
+fn unknown_rule(name: &str, existing: &[&str]) -> ProblemDetails {
+    let existing = existing.iter().map(|name| (*name).to_owned()).collect();
+    RuleLookupError::UnknownRule { name: name.to_owned(), nearest: None, existing }.into()
+}
+
 #[test]
 fn a_problem_says_which_field_is_wrong() {
     let limit = || "Login".to_owned();
@@ -83,9 +88,9 @@ fn a_problem_says_which_field_is_wrong() {
         (ChargeError::Id { limit: limit(), source: empty_id }.into(), "bad-id", "id"),
         (ChargeError::CostTooHigh { limit: limit(), cost: 9, cost_max: 5 }.into(), "cost-too-high", "cost"),
         (ChargeError::NoRefund { limit: limit(), algorithm: "smoothed_rate" }.into(), "no-refund", "limit"),
-        (RuleLookupError::UnknownRule { name: limit(), nearest: None }.into(), "unknown-rule", "rule"),
+        (unknown_rule("Logn", &[]), "unknown-rule", "rule"),
         (
-            RuleLookupError::MissingSelector { selector: "user".to_owned() }.into(),
+            RuleLookupError::MissingSelector { rule: limit(), selector: "user".to_owned() }.into(),
             "missing-selector",
             "selectors.user",
         ),
@@ -105,6 +110,8 @@ fn a_problem_says_which_field_is_wrong() {
     }
     let listed = ProblemDetails::from(unknown(&["Login", "Pages"]));
     assert_eq!(listed.detail, r#"limit "Logn" does not exist; there are Login, Pages"#);
+    let listed = unknown_rule("uplaod", &["upload", "pages"]);
+    assert_eq!(listed.detail, r#"rule "uplaod" does not exist; there are upload, pages"#);
     let malformed = RuleLookupError::Malformed { character: 3, source: RuleProblem::Part };
     assert_eq!(ProblemDetails::from(malformed).status, HttpStatus::BadRequest);
 }
@@ -143,7 +150,7 @@ fn what_a_client_made_up_is_cut() {
         ProblemDetails::other_gate(&long, "admin", address()),
         ProblemDetails::unknown_host(long.as_bytes(), "http"),
         ProblemDetails::other_limits(&long),
-        RuleLookupError::UnknownRule { name: long.clone(), nearest: None }.into(),
+        unknown_rule(&long, &[]),
     ] {
         assert!(problem.detail.len() < 400, "{} bytes", problem.detail.len());
     }

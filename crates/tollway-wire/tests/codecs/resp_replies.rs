@@ -195,7 +195,7 @@ fn commands_of_redis_are_answered_or_say_what_is_wrong() {
         ("CLIENT GETNAME x", "ERR wrong number of arguments for 'client' command"),
         (
             "CL.THROTTLE k 1 2",
-            "ERR wrong number of arguments for 'cl.throttle' command; send CL.THROTTLE key max_burst count_per_period",
+            "ERR wrong number of arguments for 'cl.throttle' command; send CL.THROTTLE key max_burst count period",
         ),
         ("TOLL FROB", "ERR unknown subcommand 'FROB' of 'toll'; send TOLL SPEND, CHECK, REFUND or RESET"),
         ("THROTTLE k", "ERR wrong number of arguments for 'throttle' command"),
@@ -236,9 +236,11 @@ fn throttlecrab_has_its_own_order_and_rounding() {
         ("THROTTLE k 10 100 60 -2", "negative quantity: -2"),
         ("THROTTLE k x 100 60", "max_burst"),
         ("CL.THROTTLE k -1 100 60", "max_burst"),
-        ("CL.THROTTLE k 1 0 60", "count_per_period"),
+        ("CL.THROTTLE k 1 0 60", "ERR count must be at least 1"),
+        ("CL.THROTTLE k 1 10000000000 1", "ERR count must be at most 1000000000"),
+        ("THROTTLE k 1 x 1", "ERR invalid count_per_period"),
         ("CL.THROTTLE k 1 1 0", "period"),
-        ("CL.THROTTLE k 1 x 1", "count_per_period"),
+        ("CL.THROTTLE k 1 x 1", "ERR count must be an integer"),
         ("CL.THROTTLE k 1 1 9223372036854775807", "period"),
     ] {
         let found = parse(text, &mut Vec::new()).unwrap_err().to_string();

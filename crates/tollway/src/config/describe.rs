@@ -3,7 +3,7 @@
 //! ```text
 //! store   memory, at most 10000000 buckets
 //! gates   http 127.0.0.1:8080, admin 127.0.0.1:8082, text 127.0.0.1:2000, throttr off, resp off, smockron off, rls off
-//! limits  1
+//! limits  3, 2 of them from descriptors of Envoy
 //! keys    2 rules, 1 rewrite
 //! rules   1
 //! domains 1
@@ -22,7 +22,7 @@
 //! web  1 per 1s after 10, 100 per 1h after 20
 //!   logic window
 //!
-//! envoy domain shop, 3 descriptors, 2 limits
+//! envoy domain shop, 3 descriptors: 2 limits
 //!   route=login       no limit
 //!     remote_address  5 per minute, shadow_mode
 //!   account           30 per minute
@@ -65,7 +65,13 @@ pub fn describe(config: &Config) -> impl Display {
         if config.watch != WatchSettings::DEFAULT {
             writeln!(f, "watch   {}", watch(config.watch))?;
         }
-        writeln!(f, "limits  {}", limits.len())?;
+        let of_descriptors = limits.iter().filter(|limit| limit.name().starts_with("envoy/")).count();
+        let of_them = match of_descriptors {
+            0 => String::new(),
+            all if all == limits.len() => ", all from descriptors of Envoy".to_owned(),
+            some => format!(", {some} of them from descriptors of Envoy"),
+        };
+        writeln!(f, "limits  {}{of_them}", limits.len())?;
         write!(f, "keys    {}", count_of(config.patterns.rules().len(), "rule"))?;
         match config.patterns.rewrites().len() {
             0 => writeln!(f)?,
@@ -297,15 +303,34 @@ fn write_descriptors(policy: &Policy, f: &mut fmt::Formatter<'_>) -> fmt::Result
         let modes = [(tree.shadow_mode, ", shadow_mode"), (tree.quota_mode, ", quota_mode")];
         let modes: String = modes.into_iter().filter(|(is_set, _)| *is_set).map(|(_, mode)| mode).collect();
         let listed = tree.list(domain);
-        let limits = listed.iter().filter(|listed| listed.shown.is_some()).count();
-        let counts = [count_of(listed.len(), "descriptor"), count_of(limits, "limit")].join(", ");
-        writeln!(f, "\nenvoy domain {}, {counts}{modes}", on_one_line(domain))?;
+        let descriptors = count_of(listed.len(), "descriptor");
+        let counts = descriptor_counts(&listed);
+        writeln!(f, "\nenvoy domain {}, {descriptors}: {counts}{modes}", on_one_line(domain))?;
         let rows: Vec<_> = listed.iter().map(|listed| describe_descriptor(listed, policy)).collect();
         let widths = rows.iter().map(|[path, _]| path.chars().count());
         let width = widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or_default();
         rows.iter().try_for_each(|[path, limit]| writeln!(f, "{path:width$}  {limit}"))?;
     }
     Ok(())
+}
+
+/// Returns how many descriptors have a limit that counts, and how many are always or never allowed, which count
+/// nothing: `2 limits, 1 unlimited`.
+fn descriptor_counts(listed: &[ListedDescriptor<'_>]) -> String {
+    let rates = || listed.iter().filter_map(|listed| listed.shown).map(|shown| shown.rate);
+    let limits = rates().filter(|rate| matches!(rate, Some((1.., _)))).count();
+    let unlimited = rates().filter(Option::is_none).count();
+    let refusing = rates().filter(|rate| matches!(rate, Some((0, _)))).count();
+    let mut counts = count_of(limits, "limit");
+    if unlimited > 0 {
+        counts += &format!(", {unlimited} unlimited");
+    }
+    match refusing {
+        0 => {}
+        1 => counts += ", 1 refuses all",
+        more => counts += &format!(", {more} refuse all"),
+    }
+    counts
 }
 
 /// Returns a descriptor, indented by its depth, and its limit in words.

@@ -78,7 +78,7 @@ impl LimitsDraft {
         for item in items {
             let entries: &[_] = if let YamlValue::Map(entries) = &item.value { entries } else { &[] };
             for YamlEntry { key, .. } in entries {
-                if !self.by_name.contains_key(&key.text) {
+                if !self.by_name.contains_key(&key.text) && !is_of_descriptor(&key.text) {
                     self.declare(key, errors);
                 }
             }
@@ -94,7 +94,7 @@ impl LimitsDraft {
             errors.add(*at, format!("override \"{name}\" has no id; write \"{name}:id\""));
             return;
         };
-        let found = self.find(name, *at, errors);
+        let found = self.limit_of_override(name, *at, errors);
         let Some(entries) = mapping(entry, NUMBERS_EXAMPLE, errors) else { return };
         let fields = YamlFields::read(entries, "an override", &FIELDS, errors);
         let algorithm = self.algorithm(found, &entry.key, &fields, errors);
@@ -109,6 +109,7 @@ impl LimitsDraft {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')
             && !self.by_name.contains_key(name)
+            && !is_of_descriptor(name)
         {
             self.declare(&YamlKey { at: entry.key.at, text: name.to_owned() }, errors);
         }
@@ -134,7 +135,7 @@ impl LimitsDraft {
 
     fn override_for_ids(&mut self, entry: &YamlEntry, errors: &mut ErrorCollector) {
         let YamlKey { at, text } = &entry.key;
-        let found = self.find(text, *at, errors);
+        let found = self.limit_of_override(text, *at, errors);
         let Some(entries) = mapping(entry, IDS_EXAMPLE, errors) else { return };
         let fields = YamlFields::read(entries, "an override", &LIST_FIELDS, errors);
         let algorithm = self.algorithm(found, &entry.key, &fields, errors);
@@ -150,6 +151,20 @@ impl LimitsDraft {
                 self.drafts[index].add_override(id, at, algorithm, errors);
             }
         }
+    }
+
+    /// Returns the index of the limit that an override is for, or reports at `at` why there can be none.
+    fn limit_of_override(&self, name: &str, at: Position, errors: &mut ErrorCollector) -> Option<usize> {
+        if is_of_descriptor(name) {
+            let name = shorten(name);
+            let message = format!(
+                "limit \"{name}\" is that of a descriptor, which has no overrides; for other numbers of one value, add \
+                 a descriptor with its key and this \"value\""
+            );
+            errors.add(at, message);
+            return None;
+        }
+        self.find(name, at, errors)
     }
 
     /// Returns the index of the limit with this name, or reports at `at` that there is none.
@@ -214,6 +229,11 @@ impl LimitDraft {
             errors.add(at, error.to_string());
         }
     }
+}
+
+/// Returns whether a limit of this name is made from a descriptor of Envoy's files. Nobody else can choose such a name.
+fn is_of_descriptor(name: &str) -> bool {
+    name.starts_with("envoy/")
 }
 
 /// Shortens the id in an error, so that the message fits on a line.

@@ -181,10 +181,10 @@ envoy:
 ";
     let described = describe(&Config::parse(config, "envoy.yaml").unwrap()).to_string();
     let tree = "
-envoy domain a, 1 descriptor, 1 limit, quota_mode
+envoy domain a, 1 descriptor: 1 limit, quota_mode
   k  1 per second
 
-envoy domain shop, 8 descriptors, 7 limits, quota_mode
+envoy domain shop, 8 descriptors: 5 limits, 1 unlimited, 1 refuses all, quota_mode
   route=login   no limit
     ip          5 per minute, shadow_mode
     ip=10.*     7 per 30s, share_threshold
@@ -195,6 +195,26 @@ envoy domain shop, 8 descriptors, 7 limits, quota_mode
   two\\nlines    9 per year, token_bucket, burst 4
 ";
     assert!(described.ends_with(tree), "{described}");
+    assert!(described.contains("\nlimits  6, all from descriptors of Envoy\n"), "{described}");
+    let with_own = format!("{config}limits: {{ Login: {{ rate: 5/m }} }}\n");
+    let described = describe(&Config::parse(&with_own, "envoy.yaml").unwrap()).to_string();
+    assert!(described.contains("\nlimits  7, 6 of them from descriptors of Envoy\n"), "{described}");
+}
+
+#[test]
+fn an_override_of_a_descriptor_says_what_to_write_instead() {
+    let descriptors =
+        "domain: web\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n";
+    let says = "limit \"envoy/web/user\" is that of a descriptor, which has no overrides; for other numbers of one value, \
+                add a descriptor with its key and this \"value\"";
+    for (overrides, at) in [
+        ("overrides: { envoy/web/user:vip: { rate: 5/s } }", "3:14"),
+        ("envoy/web/user:vip: { rate: 5/s }", "3:1"),
+        ("overrides:\n- envoy/web/user: { rate: 5/s, ids: [vip] }", "4:3"),
+    ] {
+        let text = format!("{descriptors}{overrides}\n");
+        assert_eq!(errors(&text), format!("envoy.yaml:{at}: {says}"), "{overrides}");
+    }
 }
 
 #[test]

@@ -27,7 +27,8 @@ impl Functions {
             Ok(permit) => Ok(permit.decision()),
             Err(RateLimitError::Exceeded(denied)) => Ok(denied.decision()),
             Err(RateLimitError::Selector(missing)) => {
-                Err(RuleLookupError::MissingSelector { selector: missing.selector }.to_string())
+                let rule = request.rule.text().to_owned();
+                Err(RuleLookupError::MissingSelector { rule, selector: missing.selector }.to_string())
             }
             Err(error) => Err(ErrorChain(&error).to_string()),
         }

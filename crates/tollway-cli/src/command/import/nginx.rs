@@ -4,6 +4,7 @@
 //! not in excess, so it admits what a token bucket of `burst + 1` admits.
 
 use std::collections::HashMap;
+use std::iter::successors;
 use std::time::Duration;
 
 use tollway::core::algorithm::TokenBucket;
@@ -83,6 +84,7 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<ImportError>> {
         return Err(errors);
     }
     leave_out_of_zones(&zones, &mut imported);
+    leave_out_replaced(&directives, &server_names, &mut imported);
     for missing in uses.iter().filter(|used| zones.iter().all(|zone| zone.name != used.zone)) {
         let text = format!("limit_req zone={}: no limit_req_zone of this file defines it", missing.zone);
         imported.leave_out(missing.zone_at, text);
@@ -284,6 +286,29 @@ fn leave_out_of_zones(zones: &[Zone<'_>], imported: &mut Imported) {
         let text =
             format!("{names}: nginx does not limit requests whose key is empty, here they are an error");
         imported.leave_out(first.at, text);
+    }
+}
+
+/// Lists each block whose `limit_req` replaces that of a block around it. nginx inherits it only into blocks that have
+/// none, so a reader who adds both up would limit more than nginx does.
+fn leave_out_replaced(directives: &[Directive], server_names: &ServerNames<'_>, imported: &mut Imported) {
+    let mut first_uses: HashMap<Option<usize>, &Directive> = HashMap::new();
+    let uses = || directives.iter().filter(|directive| directive.name() == "limit_req");
+    for used in uses() {
+        first_uses.entry(used.parent).or_insert(used);
+    }
+    for used in uses().filter(|used| first_uses[&used.parent].at() == used.at()) {
+        let outside = |block: usize| directives[block].parent;
+        let mut around = successors(used.parent.map(outside), |block| block.map(outside));
+        if let Some(replaced) = around.find_map(|block| first_uses.get(&block)) {
+            let text = format!(
+                "limit_req of {} replaces that of line {}, which nginx inherits only into a block without limit_req; \
+                 ask there for the limits of this block alone",
+                place(used, directives, server_names),
+                replaced.at().line
+            );
+            imported.leave_out(used.at(), text);
+        }
     }
 }
 
@@ -578,6 +603,29 @@ mod tests {
             let names: Vec<_> = import(&text).unwrap().limits.into_iter().map(|limit| limit.name).collect();
             assert_eq!(names, ["one", "two"], "{lua}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_a_location_that_replaces_that_of_its_server_is_listed() {
+        let text = "limit_req_zone $host zone=a:1m rate=1r/s;
+            server {
+                server_name one;
+                limit_req zone=a;
+                location /own { limit_req zone=a; limit_req zone=a; }
+                location /inherited { location /inherited/own { limit_req zone=a; } }
+            }
+            server { location / { limit_req zone=a; } }";
+        let replaced: Vec<_> =
+            imported(text).1.into_iter().filter(|line| line.contains(" replaces that of line ")).collect();
+        assert_eq!(replaced.len(), 2, "{replaced:?}");
+        let own = "5: limit_req of server one, location /own replaces that of line 4, which nginx inherits";
+        assert!(replaced[0].starts_with(own), "{replaced:?}");
+        assert!(
+            replaced[1].starts_with("6: limit_req of server one, location /inherited, location"),
+            "{replaced:?}"
+        );
+        let in_http = "http { limit_req_zone $host zone=a:1m rate=1r/s; limit_req zone=a;\nserver { limit_req zone=a; } }";
+        assert!(imported(in_http).1.iter().any(|line| line.starts_with("2: limit_req of server replaces")));
     }
 
     #[test]

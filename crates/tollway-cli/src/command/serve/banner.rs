@@ -33,9 +33,7 @@ pub(super) fn banner(
     if let Some(address) = server.http_addr() {
         line(format!("http     {}://{address}", scheme("http", &gates.http_access)));
     }
-    if let Some(address) = server.admin_addr() {
-        line(format!("admin    {}://{address}", scheme("http", &gates.admin_access)));
-    }
+    line(format!("admin    {}", admin(gates, server)));
     if let Some(address) = server.text_addr() {
         line(format!("text     udp {address}"));
     }
@@ -56,6 +54,23 @@ pub(super) fn banner(
         let _ = write!(text, "Try:\n  {}\n", examples.join("\n  "));
     }
     text
+}
+
+/// Returns where operators find their paths: at a gate of their own, at the HTTP gate on loopback, or nowhere.
+fn admin(gates: &Gates, server: &Server) -> String {
+    match (server.admin_addr(), server.http_addr()) {
+        (Some(address), _) => format!("{}://{address}", scheme("http", &gates.admin_access)),
+        (None, Some(address)) if address.ip().is_loopback() => {
+            let scheme = scheme("http", &gates.http_access);
+            format!("no gate of its own; its paths and the console are at {scheme}://{address}")
+        }
+        (None, _) => {
+            format!(
+                "off; its paths and the console are nowhere, unless started with --admin {}",
+                Gates::ADMIN
+            )
+        }
+    }
 }
 
 /// Returns the scheme of the URLs of a gate, which has an `s` at its end for TLS.

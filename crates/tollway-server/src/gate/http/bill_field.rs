@@ -6,6 +6,7 @@
 use tollway::limiter::LimiterError;
 use tollway_core::{ChargeRequest, Policy, RuleLookupError, RuleRequest, Verb};
 
+use crate::caller::AccessDenied;
 use crate::service::ServiceError;
 
 /// The charges and rules of a request that has lists of them.
@@ -33,8 +34,22 @@ impl BillParts<'_> {
                 };
                 self.rules.iter().position(fails).map(|index| format!("rules[{index}]"))
             }
+            ServiceError::Denied(AccessDenied::OtherLimits(name)) => {
+                self.charge_path(self.charges.iter().position(|charge| charge.limit == **name))
+            }
             _ => None,
         }
+    }
+
+    /// Returns the path of the name of the first rule that a token is not for, such as `rules[0].rule`. The service
+    /// checks the charges before it.
+    pub(super) fn denied_rule(&self, error: &ServiceError) -> Option<String> {
+        let ServiceError::Denied(AccessDenied::OtherLimits(name)) = error else { return None };
+        if self.charges.iter().any(|charge| charge.limit == **name) {
+            return None;
+        }
+        let index = self.rules.iter().position(|rule| rule.rule.text() == name)?;
+        Some(format!("rules[{index}].rule"))
     }
 
     /// Returns the path of the first charge that brings numbers.

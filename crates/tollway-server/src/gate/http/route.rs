@@ -22,6 +22,7 @@ use crate::caller::{AccessDenied, Authenticator, Caller};
 use crate::metrics;
 use crate::service::{CountedPolicy, NO_STORE, PageError, RlsError, ServiceError};
 use crate::tokens::{KnownToken, Scope};
+use crate::watch::KEYS;
 use crate::worker::{Shared, Worker};
 
 /// The content type of answers that people read.
@@ -231,7 +232,7 @@ impl Route {
             Self::Keys => keys(request, peer, worker, response).await,
             Self::Buckets if request.method == Method::Post => import(request, &peer, worker, response),
             Self::Buckets => export(request, &peer, worker, response),
-            Self::Top => top(request, peer, worker, response).await,
+            Self::Top => top(request, peer, worker, policy, response).await,
             Self::Live => live(request, &peer, worker, response, watching),
             Self::Metrics => metrics(worker, response),
             Self::Document(Document { content_type, text }) => {
@@ -393,8 +394,10 @@ async fn command(
         Ok(VerbAnswer::Refund(charges, refund)) => response.refund(&charges, &refund),
         Ok(VerbAnswer::Reset(_)) => response.reset(),
         Err(error) => {
-            let path = parts.path(&error, policy.policy());
-            return (response.problem(&problem(error, request, &peer, worker).within(path)), false);
+            let (path, denied_rule) = (parts.path(&error, policy.policy()), parts.denied_rule(&error));
+            let mut problem = problem(error, request, &peer, worker).within(path);
+            problem.field = denied_rule.or(problem.field);
+            return (response.problem(&problem), false);
         }
     };
     (status, true)
@@ -636,6 +639,7 @@ async fn top(
     request: &HttpRequest<'_>,
     peer: HttpPeer<'_>,
     worker: &Worker,
+    policy: &CountedPolicy,
     response: ResponseWriter<'_>,
 ) -> HttpStatus {
     let asked = match TopQuery::from_query(request.query) {
@@ -654,11 +658,26 @@ async fn top(
         return response.problem(&ProblemDetails::watch_off());
     }
     let mut report = watch.top(asked.by, asked.limit.as_deref(), asked.n, limiter).await;
+    // Ids may still be listed under a name that a reload has removed.
+    if let Some(name) =
+        asked.limit.as_deref().filter(|name| report.top.is_empty() && !is_counted(name, policy))
+    {
+        let error = peer.caller.hide_other_limits(policy.policy().unknown_limit(name));
+        return response.problem(&error.into());
+    }
     if !peer.caller.may_use_all() {
         // They are of all limits.
         (report.total, report.exact) = (None, None);
     }
     response.top_report(&report)
+}
+
+/// Returns whether ids can be counted under a name: that of a limit, a rule or a domain, or one that needs none of them
+/// in the configuration.
+fn is_counted(name: &str, policy: &CountedPolicy) -> bool {
+    let policy = policy.policy();
+    let is_configured = policy.limit(name).is_some() || policy.rule(name).is_some();
+    is_configured || policy.domain(name.as_bytes()).is_some() || name == KEYS || name.starts_with("inline/")
 }
 
 /// Starts an answer that goes on until one side ends the connection.

@@ -43,7 +43,7 @@ impl OverHttp {
     fn by_command(&self, request: &LimitRequest) -> TraceReply {
         match self.ask(request) {
             Ok(reply) => reply,
-            Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
+            Err(ClientError::Problem { detail, .. }) => error(&detail),
             Err(error) => panic!("{error}"),
         }
     }
@@ -90,7 +90,10 @@ impl OverHttp {
         };
         match decided {
             Ok(decision) => TraceReply::RuleDecision(decision),
-            Err(ClientError::Problem { detail, .. }) => TraceReply::Error(detail),
+            // An expression is configured under another name.
+            Err(ClientError::Problem { detail, .. }) => {
+                error(&detail.replace(rule.text(), request.rule.text()))
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -123,4 +126,9 @@ fn configured<'a>(request: &RuleRequest<'a>) -> RuleRequest<'a> {
 /// The name under which the policy has a rule that the trace gives as an expression.
 pub(crate) fn name_of(rule: &str) -> String {
     rule.bytes().fold("x".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+}
+
+/// Returns the reply of a trace, which has no list of the names that there are.
+fn error(detail: &str) -> TraceReply {
+    TraceReply::Error(detail.split("; there are ").next().unwrap_or_default().to_owned())
 }

@@ -79,8 +79,22 @@ impl InlineLimitFields<'_> {
             }
             error => error,
         });
-        let limit = limit.map_err(E::custom)?;
+        let limit = match limit {
+            Err(error) => self.path.in_field(field_of(&error), Err(E::custom(error)))?,
+            Ok(limit) => limit,
+        };
         Ok(InlineTokenBucket::new(limit))
+    }
+}
+
+/// Returns the field that an error is about, with whose name its text begins.
+fn field_of(error: &NumbersError) -> &'static str {
+    match error {
+        NumbersError::Zero { field } => field,
+        NumbersError::TooSlow { .. } => "burst",
+        NumbersError::PeriodTooLong { .. } => "period",
+        // The other errors of a token bucket are about the count.
+        _ => "count",
     }
 }
 

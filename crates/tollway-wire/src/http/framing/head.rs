@@ -5,6 +5,9 @@ use std::mem::MaybeUninit;
 use super::{FramingError, HEADERS_MAX, HttpRequest, Method};
 use crate::http::sender::SenderHeaders;
 
+/// The first bytes of a connection by TLS: the type of a handshake record, and the first part of its version.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+
 /// The parts of a request's head that are needed for framing and routing.
 pub(super) struct FramedHead<'a> {
     method: Method,
@@ -33,6 +36,7 @@ impl<'a> FramedHead<'a> {
             Ok(httparse::Status::Complete(len)) => len,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(FramingError::TooManyHeaders),
+            Err(_) if inbox.starts_with(&TLS_HANDSHAKE) => return Err(FramingError::Tls),
             Err(error) => return Err(FramingError::Syntax(error)),
         };
         let http_1_0 = request.version == Some(0);
@@ -115,7 +119,8 @@ impl<'a> FramingHeaders<'a> {
 
     fn set_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let length = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(FramingError::Length)?;
+        let length = std::str::from_utf8(value).ok().filter(|_| digits);
+        let length = length.ok_or(FramingError::LengthNotANumber)?;
         // A number that overflows 64 bits is above every accepted length.
         let length = length.parse().unwrap_or(u64::MAX);
         match self.length.replace(length) {
