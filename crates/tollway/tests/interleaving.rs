@@ -13,11 +13,12 @@ mod counter;
 #[path = "../src/store/memory/shard/hot_bucket.rs"]
 mod hot_bucket;
 
+use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
 use crate::counter::Capacity;
-use crate::hot_bucket::HotBucket;
+use crate::hot_bucket::{HotBucket, HotPlace};
 
 #[test]
 fn no_order_takes_more_places_than_there_are_or_loses_one() {
@@ -71,9 +72,16 @@ fn no_order_takes_more_of_many_places_than_there_are() {
     });
 }
 
+/// The table of the bucket 7.
+const TABLE: usize = 5;
+
+fn place(slot: usize) -> HotPlace {
+    HotPlace { table: TABLE, slot }
+}
+
 /// Adds one to both words of the hot bucket 7, if it is there.
 fn add_one(hot: &HotBucket) -> bool {
-    while let Some(read) = hot.read(7, 2) {
+    while let Some(read) = hot.read(7, TABLE, 2) {
         let [first, second] = read.words;
         // Another bucket that is put here has such words.
         assert!(first < 100, "the words of another bucket");
@@ -85,35 +93,57 @@ fn add_one(hot: &HotBucket) -> bool {
     false
 }
 
+/// Returns a model with few preemptions. With any number of them, two changes of the hot bucket take minutes; a bug
+/// that needs more than three is rare.
+fn bounded() -> Builder {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(3);
+    model
+}
+
 #[test]
 fn no_order_loses_a_change_of_the_hot_bucket() {
     loom::model(|| {
         let hot = Arc::new(HotBucket::new());
-        hot.put(7, [0, 0], 3);
+        hot.put(7, [0, 0], place(3));
         let other = hot.clone();
         let other = thread::spawn(move || u64::from(add_one(&other)));
         let mine = u64::from(add_one(&hot));
         let added = mine + other.join().unwrap();
-        assert_eq!(hot.take(), Some(([added, added], 3)));
+        assert_eq!(hot.take(), Some(([added, added], place(3))));
         assert_eq!(hot.take(), None);
     });
 }
 
 #[test]
 fn no_order_changes_a_bucket_that_was_taken_out_or_the_one_that_came_after_it() {
-    // With any number of preemptions this takes minutes; a bug that needs more than three is rare.
-    let mut bounded = loom::model::Builder::new();
-    bounded.preemption_bound = Some(3);
-    bounded.check(|| {
+    bounded().check(|| {
         let hot = Arc::new(HotBucket::new());
-        hot.put(7, [0, 0], 3);
+        hot.put(7, [0, 0], place(3));
         let other = hot.clone();
         let other = thread::spawn(move || u64::from(add_one(&other)));
         // This thread has the lock of the shard.
         let taken = hot.take();
-        hot.put(8, [100, 100], 4);
+        hot.put(8, [100, 100], place(4));
         let added = other.join().unwrap();
-        assert_eq!(taken, Some(([added, added], 3)));
-        assert_eq!(hot.take(), Some(([100, 100], 4)));
+        assert_eq!(taken, Some(([added, added], place(3))));
+        assert_eq!(hot.take(), Some(([100, 100], place(4))));
+    });
+}
+
+/// A limit that has got another algorithm has a bucket with the same tag in another table.
+#[test]
+fn no_order_takes_words_for_those_of_a_bucket_of_another_table() {
+    bounded().check(|| {
+        let hot = Arc::new(HotBucket::new());
+        hot.put(7, [0, 0], place(3));
+        let other = hot.clone();
+        let other = thread::spawn(move || u64::from(add_one(&other)));
+        let taken = hot.take();
+        let elsewhere = HotPlace { table: TABLE - 1, slot: 3 };
+        hot.put(7, [100, 0], elsewhere);
+        let added = other.join().unwrap();
+        assert_eq!(taken, Some(([added, added], place(3))));
+        assert_eq!(hot.take(), Some(([100, 0], elsewhere)));
     });
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollway::config::Config;
-use tollway::core::algorithm::{Bucket, SlidingLogState, TokenBucket};
+use tollway::core::algorithm::{Bucket, FixedWindow, SlidingLogState, SlidingWindow, TokenBucket};
 use tollway::core::{
-    Bill, Decision, InlineAlgorithm, InlineLimit, KeyedRule, Nanos, RuleLimit, Timestamp, Verdict,
+    Algorithm, Bill, Decision, InlineAlgorithm, InlineLimit, KeyedRule, Limit, Nanos, Policy, RuleLimit,
+    Timestamp, Verdict,
 };
 use tollway::engine::Engine;
 use tollway::store::memory::{Memory, MemoryBounds};
@@ -457,4 +458,23 @@ fn a_full_store_drops_what_it_keeps_for_changed_limits_before_it_refuses() {
     clock.set(at(50));
     assert_eq!(limiter.spend("Slowed", "new", 1).unwrap().verdict, Verdict::Allow);
     assert_eq!(limiter.spend("Slowed", "a", 1).unwrap().verdict, Verdict::DenyFull);
+}
+
+/// The words of a hot window must not be read as those of a window of another kind, which has the same hash.
+#[test]
+fn a_limit_that_gets_another_algorithm_starts_anew_while_its_bucket_is_hot() {
+    let hour = Duration::from_secs(3_600);
+    let algorithms = [
+        Algorithm::from(SlidingWindow::new(10, hour).unwrap()),
+        FixedWindow::new(10, hour, Duration::ZERO).unwrap().into(),
+        TokenBucket::new(10, 1, hour).unwrap().into(),
+    ];
+    let policy = |algorithm| Policy::new(vec![Limit::new("A").unwrap().with_default(algorithm)]).unwrap();
+    for (first, second) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
+        let limiter = Limiter::with(policy(algorithms[first]), Memory::new(100), Clock::manual(at(1_000)));
+        let left = || limiter.spend("A", "alice", 1).unwrap().remaining;
+        assert_eq!([left(), left(), left(), left()], [9, 8, 7, 6]);
+        limiter.reload(policy(algorithms[second]));
+        assert_eq!([left(), left(), left(), left()], [9, 8, 7, 6], "{first} and then {second}");
+    }
 }

@@ -658,7 +658,7 @@ impl Memory {
         let number = self.shards.number(hash);
         let (hot, tag) = (self.shards.hot(number), hash.tag());
         if hot.is(tag.to_word()) {
-            while let Some(read) = hot.read(tag.to_word(), B::WORDS)
+            while let Some(read) = hot.read(tag.to_word(), B::TABLE_INDEX, B::WORDS)
                 && let Some(mut bucket) = B::from_hot(read.words)
             {
                 let decision = bucket.charge(limit, cost, now);

@@ -14,6 +14,7 @@ use tollway_core::algorithm::{
 };
 use tollway_core::{Decision, FormerBuckets, Timestamp};
 
+use self::hot_bucket::HotPlace;
 pub(super) use self::hot_bucket::{HotBucket, HotWords};
 #[cfg(feature = "journal")]
 use super::changes::LastChanges;
@@ -117,6 +118,7 @@ macro_rules! tables {
         }
 
         const TABLES: usize = [$($index),*].len();
+        const _: () = assert!(TABLES <= HotPlace::TABLES_MAX);
 
         $(impl HasTable for $bucket {
             const TABLE_INDEX: usize = $index;
@@ -148,10 +150,10 @@ macro_rules! tables {
                 $(self.$table.is_empty())&&*
             }
 
-            /// Writes a bucket that was hot to its slot, in the table with this index.
-            fn store_hot(&mut self, table: usize, slot: usize, words: HotWords) {
-                $(if table == $index && let Some(bucket) = <$bucket>::from_hot(words) {
-                    self.$table.store_at(slot, bucket);
+            /// Writes a bucket that was hot to its place.
+            fn store_hot(&mut self, place: HotPlace, words: HotWords) {
+                $(if place.table == $index && let Some(bucket) = <$bucket>::from_hot(words) {
+                    self.$table.store_at(place.slot, bucket);
                 })*
             }
 
@@ -339,7 +341,7 @@ impl Shards {
         let table = B::table_mut(tables);
         let decision = table.change_found(slot, change);
         if let Some(words) = table.get_at(slot).and_then(|bucket| bucket.to_hot()) {
-            self.shards[number].hot.put(tag.to_word(), words, slot * TABLES + B::TABLE_INDEX);
+            self.shards[number].hot.put(tag.to_word(), words, HotPlace { table: B::TABLE_INDEX, slot });
         }
         decision
     }
@@ -425,7 +427,7 @@ impl Shard {
     #[inline]
     fn cool_down(&self, tables: &mut Tables) {
         if let Some((words, place)) = self.hot.take() {
-            tables.store_hot(place % TABLES, place / TABLES, words);
+            tables.store_hot(place, words);
         }
     }
 }

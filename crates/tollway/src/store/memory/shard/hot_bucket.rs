@@ -3,7 +3,7 @@
 //! Requests for one id then touch one cache line, and take no lock:
 //!
 //! ```text
-//! read      version, tag and words; nothing is written, so threads that are denied share the line
+//! read      version, tag, place and words; nothing is written, so threads that are denied share the line
 //! replace   if the version is still the same: one compare-and-swap
 //! put, take only by the thread that holds the lock of the shard
 //! ```
@@ -18,18 +18,41 @@ use super::atomic::{AtomicU64, AtomicUsize, Ordering, fence, relax};
 /// The tag of no bucket.
 const NONE: u64 = 0;
 
-/// The number of words that a hot bucket can have. With a third one, it would not fit on one cache line with the lock.
+/// The number of words that a hot bucket can have. Rates and quotas have three: requests for them come in batches,
+/// which lock each shard anyway.
 const WORDS: usize = 2;
 
 /// The state of a bucket as words; those that it does not have are zero.
 pub(crate) type HotWords = [u64; WORDS];
+
+/// The place of a bucket: the number of its table, and the index of its slot there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HotPlace {
+    pub(crate) table: usize,
+    pub(crate) slot: usize,
+}
+
+impl HotPlace {
+    /// The bits that tell the table.
+    const TABLE_BITS: u32 = 3;
+    /// The most tables that can be told apart.
+    pub(crate) const TABLES_MAX: usize = 1 << Self::TABLE_BITS;
+
+    fn to_number(self) -> usize {
+        self.slot << Self::TABLE_BITS | self.table
+    }
+
+    fn from_number(number: usize) -> Self {
+        Self { table: number % Self::TABLES_MAX, slot: number >> Self::TABLE_BITS }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct HotBucket {
     version: AtomicU64,
     tag: AtomicU64,
     words: [AtomicU64; WORDS],
-    /// Says where its slot is; only the shard knows how.
+    /// Its [`HotPlace`] as a number.
     place: AtomicUsize,
 }
 
@@ -53,15 +76,17 @@ impl HotBucket {
         self.tag.load(Ordering::Relaxed) == tag
     }
 
-    /// Returns the words of a bucket that has this many, if it is here.
+    /// Returns the words of a bucket of this table that has this many, if it is here. A limit that has got another
+    /// algorithm has a bucket with the same tag in another table, and its words mean something else.
     #[inline]
-    pub(crate) fn read(&self, tag: u64, len: usize) -> Option<HotState> {
+    pub(crate) fn read(&self, tag: u64, table: usize, len: usize) -> Option<HotState> {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let (there, words) = (self.tag.load(Ordering::Relaxed), self.words(len));
+            let place = HotPlace::from_number(self.place.load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return (there == tag).then_some(HotState { version, words });
+                return (there == tag && place.table == table).then_some(HotState { version, words });
             }
             relax();
         }
@@ -80,27 +105,27 @@ impl HotBucket {
     }
 
     /// Puts a bucket here. The caller holds the lock of the shard, and has taken out what was here before.
-    pub(crate) fn put(&self, tag: u64, words: HotWords, place: usize) {
+    pub(crate) fn put(&self, tag: u64, words: HotWords, place: HotPlace) {
         self.change(|| {
             self.tag.store(tag, Ordering::Relaxed);
             self.set_words(words, WORDS);
-            self.place.store(place, Ordering::Relaxed);
+            self.place.store(place.to_number(), Ordering::Relaxed);
         });
     }
 
     /// Takes out the bucket that is here, and returns its words and the place that it was put with. The caller holds
     /// the lock of the shard.
     #[inline]
-    pub(crate) fn take(&self) -> Option<(HotWords, usize)> {
+    pub(crate) fn take(&self) -> Option<(HotWords, HotPlace)> {
         // Only holders of the lock write the tag.
         if self.is(NONE) { None } else { Some(self.take_out()) }
     }
 
     #[cold]
-    fn take_out(&self) -> (HotWords, usize) {
+    fn take_out(&self) -> (HotWords, HotPlace) {
         self.change(|| {
             self.tag.store(NONE, Ordering::Relaxed);
-            (self.words(WORDS), self.place.load(Ordering::Relaxed))
+            (self.words(WORDS), HotPlace::from_number(self.place.load(Ordering::Relaxed)))
         })
     }
 
