@@ -9,8 +9,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|error| error.downcast_ref::<ClientError>())?;
     Some(match error {
         ClientError::Refused { address, .. } if *address == Gates::ADMIN.to_string() => {
-            "a server may have no admin gate; if it listens on loopback, its HTTP gate answers instead: \
-             --addr 127.0.0.1:8080"
+            "the server may have no admin gate; then its HTTP gate on loopback has these paths: --addr 127.0.0.1:8080"
         }
         ClientError::Problem { status: 401, .. } => {
             "name the file with a token by --token-file FILE, or set TOLLWAY_TOKEN"

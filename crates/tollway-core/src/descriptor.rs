@@ -480,9 +480,18 @@ const fn is_plain_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~' | b'*')
 }
 
-/// Returns the name of the limit at a place in the tree: `envoy/shop/route=login/ip`. No other limit has a `/`.
+/// The start of the names that [`limit_name`] makes.
+const LIMIT_PREFIX: &str = "envoy/";
+
+/// Returns whether a limit of this name is made from a descriptor. Nobody else can choose such a name: a configured
+/// name has no slash.
+pub fn is_descriptor_limit(name: &str) -> bool {
+    name.starts_with(LIMIT_PREFIX)
+}
+
+/// Returns the name of the limit at a place in the tree: `envoy/shop/route=login/ip`.
 pub(crate) fn limit_name<'a>(domain: &str, path: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
-    let mut name = b"envoy/".to_vec();
+    let mut name = LIMIT_PREFIX.as_bytes().to_vec();
     escape_into(domain.as_bytes(), is_plain_in_name, &mut name);
     for (key, value) in path {
         push_entry(key, (!value.is_empty()).then_some(*value), &mut name);

@@ -274,4 +274,4 @@ def test_a_call_that_is_not_valid_raises(calls, error, verb, args):
         assert "nope" in str(raised.value) and isinstance(raised.value, ValueError)
     if error is SelectorError:
         assert raised.value.selector == "apikey"
-        assert str(raised.value).startswith('rule "upload" needs a value for selector "apikey"')
+        assert str(raised.value).startswith('rule "both" needs a value for selector "apikey"')

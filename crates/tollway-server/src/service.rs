@@ -131,7 +131,7 @@ impl Service {
                 return Err(error.into());
             }
         };
-        let rule_ids: Vec<_> = rules.iter().map(|rule| rules::id_of_request(policy.policy(), rule)).collect();
+        let rule_ids: Vec<_> = rules.iter().map(|rule| self.id_of_request(policy.policy(), rule)).collect();
         let mut decided =
             self.decided(caller.gate, policy).with_spans(self.span_recorder(began, caller.trace));
         decided.answer(verb, &answer, rules, &rule_ids);

@@ -339,7 +339,8 @@ impl<S: Session, Io: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S, Io
                 // A read is never pending while more has arrived, so others would not get their turn.
                 yield_now().await;
             }
-            // Nor would the timer be polled.
+            // A client that always has bytes ready never lets `wait` poll its timer, so the deadline is also checked
+            // here.
             if at >= deadline {
                 return self.end_late(missing).await;
             }

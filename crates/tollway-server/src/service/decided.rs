@@ -180,7 +180,7 @@ impl<'a> Decided<'a> {
         }
         match (charges, rules) {
             ([charge], []) if charge.kind() != ChargeKind::SpendOnly => {
-                self.only_charge(verb, charge, decision);
+                self.count_only_charge(verb, charge, decision);
             }
             ([], [request]) => {
                 if verb == Verb::Spend {
@@ -193,16 +193,16 @@ impl<'a> Decided<'a> {
                     self.metrics.bills.count(decision.verdict, decision.degraded);
                 }
                 if decision.allowed() {
-                    self.allowed_parts(verb, charges, rules, decision);
+                    self.count_allowed_parts(verb, charges, rules, decision);
                 } else {
-                    self.denying_part(verb, charges, rules, decision);
+                    self.count_denying_part(verb, charges, rules, decision);
                 }
             }
         }
     }
 
     /// Counts the decision about a bill that has only this charge.
-    fn only_charge(&mut self, verb: Verb, charge: &'a Charge<'_>, decision: &Decision) {
+    fn count_only_charge(&mut self, verb: Verb, charge: &'a Charge<'_>, decision: &Decision) {
         let Counted { counters, subject } = self.policy.counters(charge);
         if verb != Verb::Spend {
             return counters.checked(decision.verdict, decision.degraded);
@@ -215,7 +215,7 @@ impl<'a> Decided<'a> {
 
     /// Counts an allowed bill for each limit and rule that could have denied it. A spend-only charge could not, and
     /// whether it fitted is not known here.
-    fn allowed_parts(
+    fn count_allowed_parts(
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
@@ -227,11 +227,14 @@ impl<'a> Decided<'a> {
             let could_deny = |charge: &Charge<'_>| charge.kind() != ChargeKind::SpendOnly;
             let Counted { counters, subject } = self.policy.counters(charge);
             // Two ids of one limit are one request of it.
-            let is_counted = |earlier: &Charge<'_>| {
-                could_deny(earlier) && std::ptr::eq(&**counters, &*self.policy.counters(earlier).counters)
+            let is_of_limit = |other: &Charge<'_>| {
+                could_deny(other) && std::ptr::eq(&**counters, &*self.policy.counters(other).counters)
             };
-            if could_deny(charge) && !charges[..index].iter().any(is_counted) {
-                let verdict = verdict_of_charge(charge, index, decision);
+            if could_deny(charge) && !charges[..index].iter().any(is_of_limit) {
+                let verdict = match charges.get(decision.charge).is_some_and(is_of_limit) {
+                    true => decision.verdict,
+                    false => verdict_of_charge(charge, decision),
+                };
                 match verb {
                     Verb::Spend => counters.spent_in_bill(verdict, is_degraded),
                     _ => counters.checked(verdict, is_degraded),
@@ -247,8 +250,13 @@ impl<'a> Decided<'a> {
         for (index, (request, id)) in rules.iter().zip(rule_ids).enumerate() {
             let name = request.rule.text();
             let Some(Counted { counters, subject }) = self.policy.rule(name) else { continue };
-            if !rules[..index].iter().any(|earlier| earlier.rule.text() == name) {
-                let verdict = self.verdict_of_rule(name, charges.len() + index, decision);
+            let is_of_rule = |other: &RuleRequest<'_>| other.rule.text() == name;
+            if !rules[..index].iter().any(is_of_rule) {
+                let decider = decision.charge.checked_sub(charges.len()).and_then(|index| rules.get(index));
+                let verdict = match decider.is_some_and(is_of_rule) {
+                    true => decision.verdict,
+                    false => self.verdict_of_rule(name, decision),
+                };
                 counters.decided_in_bill(verdict, is_degraded);
             }
             self.watch_spent(*subject, id, 1);
@@ -256,7 +264,7 @@ impl<'a> Decided<'a> {
     }
 
     /// Counts a denied bill for the limit or the rule that decided. The others took nothing and denied nothing.
-    fn denying_part(
+    fn count_denying_part(
         &mut self,
         verb: Verb,
         charges: &'a [Charge<'_>],
@@ -283,11 +291,10 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the verdict of the rule at this place of an allowed bill.
-    fn verdict_of_rule(&self, name: &str, place: usize, decision: &Decision) -> Verdict {
+    /// Returns the verdict of a rule of an allowed bill that did not decide it.
+    fn verdict_of_rule(&self, name: &str, decision: &Decision) -> Verdict {
         let rule = self.policy.policy().rule(name);
         match rule.map(|rule| rule.limit().on_store_failure()) {
-            _ if place == decision.charge => decision.verdict,
             Some(on_store_failure) => allowed_verdict(on_store_failure, decision),
             None => Verdict::Allow,
         }
@@ -506,10 +513,9 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// Returns the verdict of the charge at this place of an allowed bill. A store answers with the one that decided only.
-fn verdict_of_charge(charge: &Charge<'_>, place: usize, decision: &Decision) -> Verdict {
+/// Returns the verdict of a charge of an allowed bill that did not decide it. A store does not answer with it.
+fn verdict_of_charge(charge: &Charge<'_>, decision: &Decision) -> Verdict {
     match charge.algorithm() {
-        _ if place == decision.charge => decision.verdict,
         None => Verdict::Unlimited,
         Some(_) => allowed_verdict(charge.limit().on_store_failure(), decision),
     }

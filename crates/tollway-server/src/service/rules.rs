@@ -24,7 +24,7 @@ impl Service {
         let bill = asked.bill(&rule).map_err(LimiterError::from)?;
         let began = self.began();
         let decision = self.resolve_bill(policy, || recorded_request(asked), &bill).await;
-        let id = rule_id(policy.policy(), &asked.rule, asked.key.as_deref(), |selector| {
+        let id = self.rule_id(policy.policy(), &asked.rule, asked.key.as_deref(), |selector| {
             let given = asked.selectors.iter().find(|(name, _)| name == selector);
             given.and_then(|(_, value)| value.as_deref().map(str::as_bytes))
         });
@@ -49,13 +49,25 @@ impl Service {
         let tree = RulePart::from_bill(&bill, |rate| Some(left(found.reached_until[rate], found.at)));
         Ok(RuleExplanation::new(bill.limit().rule().to_string(), tree, found.at))
     }
-}
 
-/// Returns the [`rule_id`] of a request.
-pub(super) fn id_of_request(policy: &Policy, request: &RuleRequest<'_>) -> Vec<u8> {
-    rule_id(policy, request.rule.text(), request.key.as_deref(), |selector| {
-        request.selectors.iter().find(|(name, _)| name == selector).map(|(_, value)| &**value)
-    })
+    /// Returns the [`rule_id`] of a request, or an empty one if nothing records it.
+    pub(super) fn id_of_request(&self, policy: &Policy, request: &RuleRequest<'_>) -> Vec<u8> {
+        self.rule_id(policy, request.rule.text(), request.key.as_deref(), |selector| {
+            request.selectors.iter().find(|(name, _)| name == selector).map(|(_, value)| &**value)
+        })
+    }
+
+    /// Returns the [`rule_id`], or an empty one if nothing records it: it is built for every request.
+    fn rule_id<'v>(
+        &self,
+        policy: &Policy,
+        name: &str,
+        key: Option<&str>,
+        value: impl Fn(&str) -> Option<&'v [u8]>,
+    ) -> Vec<u8> {
+        let is_recorded = self.watch.settings().is_on || self.spans.is_some();
+        if is_recorded { rule_id(policy, name, key, value) } else { Vec::new() }
+    }
 }
 
 /// Returns the id under which the requests of a rule are listed: the values of its selectors, and before them the key

@@ -42,15 +42,23 @@ pub(crate) struct DecisionSampler {
     sampled: u64,
     /// A bit for each of the units after the gap and the sampled one: 1 if it is sampled.
     choices: u64,
-    /// The number of these bits.
-    chosen: u64,
+    /// The number of bits of `choices` that are not used yet.
+    choices_left: u64,
     random: u64,
 }
 
 impl DecisionSampler {
     /// Creates a sampler whose choices depend on the seed only. Nobody must know it who sends requests.
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { gap: 0, one_by_one: ONE_BY_ONE, drawn: 0, sampled: 0, choices: 0, chosen: 0, random: seed }
+        Self {
+            gap: 0,
+            one_by_one: ONE_BY_ONE,
+            drawn: 0,
+            sampled: 0,
+            choices: 0,
+            choices_left: 0,
+            random: seed,
+        }
     }
 
     /// Starts a tick, of which this many decisions are counted one by one.
@@ -123,13 +131,13 @@ impl DecisionSampler {
     fn draw_gap(&mut self) {
         let mut gap = 0;
         while self.choices == 0 {
-            gap += self.chosen;
+            gap += self.choices_left;
             self.draw_choices();
         }
         let skipped = u64::from(self.choices.trailing_zeros());
         // In two steps: the last of 64 choices would be a shift by 64.
         self.choices = self.choices >> skipped >> 1;
-        self.chosen -= skipped + 1;
+        self.choices_left -= skipped + 1;
         self.gap = gap + skipped;
         self.drawn += self.gap;
     }
@@ -138,7 +146,7 @@ impl DecisionSampler {
     #[inline(never)]
     const fn draw_choices(&mut self) {
         self.choices = self.random() & self.random() & self.random() & self.random();
-        self.chosen = CHOICES;
+        self.choices_left = CHOICES;
     }
 
     /// Returns the next random number (WyRand).

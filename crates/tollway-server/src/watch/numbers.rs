@@ -20,7 +20,7 @@ pub(super) fn numbers(policy: &Policy, kind: SubjectKind, name: &str) -> Option<
 
 /// Returns the numbers that an id has, which may be those of an override; `None` if they are not known: the id was cut.
 ///
-/// They are not told if ids are hidden and some have an override either: they would show which id has it.
+/// Also `None` if ids are hidden and the limit has overrides: numbers of an override would tell whose row it is.
 pub(super) fn numbers_of_id(
     policy: &Policy,
     kind: SubjectKind,

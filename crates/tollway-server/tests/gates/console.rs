@@ -61,6 +61,7 @@ fn a_person_sees_explains_and_resets_in_a_browser() {
         "off_screen": [],
         "on_phone": ["limit", "id", "denied", "why", "free again in", "explain", "reset"],
         "cut_on_phone": [40, 97],
+        "whole_on_phone": 97,
     });
     assert_eq!(run("console.js", &arguments), expected);
 }

@@ -397,11 +397,12 @@ descriptors:
     assert_eq!((denied(&gate, "small").as_deref(), denied(&gate, "large")), (Some("1"), None));
     let mut events = Events::start(&gate, "/v1/live");
     let denial = std::iter::repeat_with(|| LiveEvent::from_event(&events.next()).unwrap())
+        .take(10)
         .find_map(|event| match event {
             Some(LiveEvent::Snapshot(mut snapshot)) => snapshot.last_denials.pop(),
             _ => None,
         })
-        .unwrap();
+        .expect("a snapshot has the denial");
     assert_eq!((&*denial.limit, denial.cost, denial.retry_after), ("envoy/shop/small", 11, None));
 }
 

@@ -61,9 +61,14 @@ fn the_ids_that_use_the_most_are_listed() {
         let top = gate.get(&format!("/v1/top?limit={name}"));
         assert_eq!((top.status, lines(&top.json())), (200, vec![]), "{name}");
     }
-    let unknown = gate.get("/v1/top?limit=Logn");
-    assert_eq!(unknown.status, 404, "{}", unknown.body);
-    assert!(unknown.body.contains(r#"did you mean \"Login\"?"#), "{}", unknown.body);
+    for (name, detail) in [
+        ("Logn", r#"no limit, rule or domain is called "Logn" (did you mean "Login"?)"#),
+        ("uplaod", r#"no limit, rule or domain is called "uplaod" (did you mean "upload"?)"#),
+        ("inline/x", r#"no limit, rule or domain is called "inline/x"; there are Login, Fast, upload"#),
+    ] {
+        let unknown = gate.get(&format!("/v1/top?limit={name}"));
+        assert_eq!((unknown.status, &unknown.json()["detail"]), (404, &json!(detail)));
+    }
     // The time is read when it is asked for.
     gate.clock.advance(Duration::from_secs(20));
     assert_eq!(lines(&gate.get("/v1/top").json())[0], "limit Login mallory 3..3 10.0");
@@ -352,8 +357,6 @@ limits:
 rules: { upload: 'user:3/h' }
 ";
     let gate = start_with(policy, |settings| settings.workers = 1);
-    let mut watcher = Watcher::start(&gate);
-    let _ = watcher.history();
     for id in 0..25 {
         let charges = json!([
             {"limit": "Login", "id": format!("a{id}")},
@@ -370,14 +373,16 @@ rules: { upload: 'user:3/h' }
     resp.write_all(toll.collect::<String>().as_bytes()).unwrap();
     resp.write_all(b"PING\r\n").unwrap();
     read_until(&mut resp, "+PONG");
-    let mut total = (0, 0);
-    let last = loop {
-        let snapshot = watcher.snapshot();
-        total = (total.0 + snapshot.totals.allowed, total.1 + snapshot.totals.denied);
-        if total.0 + total.1 >= 33 {
-            break snapshot;
-        }
-    };
+    // The history has every second. A watcher that reads late misses snapshots, so adding those up is not enough.
+    let (total, last) = (0..10)
+        .find_map(|_| {
+            let mut watcher = Watcher::start(&gate);
+            let LiveHistory { allowed, denied, .. } = watcher.history();
+            let total = (allowed.iter().sum::<u64>(), denied.iter().sum::<u64>());
+            let snapshot = watcher.snapshot();
+            (total.0 + total.1 >= 33).then_some((total, snapshot))
+        })
+        .expect("the history has all requests");
     assert_eq!(total, (22, 11), "each request is one, whatever it charged");
     let share = |name: &str| last.limits.iter().find(|limit| limit.name == name).unwrap().denied_share;
     let shares = ["Login", "Address", "Looked", "Only", "upload"].map(share);
@@ -401,6 +406,25 @@ rules: { upload: 'user:3/h' }
     // A rule has spent what its bills were allowed.
     let spent = gate.get("/v1/top?by=spent&limit=upload").json();
     assert_eq!(spent["top"][0]["count_max"], json!(3));
+}
+
+/// Two ids of one limit are one request of it, with the verdict of the id that decided.
+#[test]
+fn a_limit_whose_second_id_finds_no_place_counts_allow_full() {
+    let policy = "
+max_buckets: 1
+limits: { Open: { burst: 5, count: 1, period: 1h, on_full: allow } }
+";
+    let gate = start_with(policy, |_| {});
+    assert_eq!(spend(&gate, "Open", "a", 1), 200);
+    let bill = json!({"charges": [{"limit": "Open", "id": "a"}, {"limit": "Open", "id": "b"}]});
+    assert_eq!(gate.post("/v1/spend", &bill.to_string()).json()["reason"], json!("full"));
+    let page = gate.get("/metrics").body;
+    for outcome in ["allow", "allow_full"] {
+        let line =
+            format!("tollway_decisions_total{{limit=\"Open\",verb=\"spend\",outcome=\"{outcome}\"}} 1");
+        assert!(page.lines().any(|of_page| of_page == line), "{line}\n{page}");
+    }
 }
 
 /// Descriptors of one request are one request, and each of them counts for its own limit.

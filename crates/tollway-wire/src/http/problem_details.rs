@@ -9,6 +9,7 @@
 
 use std::net::SocketAddr;
 
+use tollway_core::nearest::{did_you_mean, nearest};
 use tollway_core::{BillError, ChargeError, ErrorChain, RuleLookupError};
 
 use super::command::MalformedRequest;
@@ -16,6 +17,9 @@ use super::framing::FramingError;
 use super::status::HttpStatus;
 use crate::decimal::put_u64;
 use crate::json::put_string;
+
+/// The most names that the error about an unknown one lists.
+const NAMES_LISTED_MAX: usize = 8;
 
 /// An error response, which says why a request was not answered.
 #[must_use]
@@ -63,6 +67,17 @@ impl ProblemDetails {
         let path: String = path.chars().take(128).collect();
         let detail = format!("path \"{path}\" does not exist; /openapi.json lists the paths");
         Self::new(HttpStatus::NotFound, "not-found", "Path not found", detail)
+    }
+
+    /// Creates a problem for a name that none of the limits, rules and domains has, which have the names `existing`.
+    pub fn unknown_name(name: &str, existing: &[&str]) -> Self {
+        let nearest = nearest(name, existing.iter().copied());
+        let name: String = name.chars().take(128).collect();
+        let mut detail = format!("no limit, rule or domain is called \"{name}\"{}", did_you_mean(nearest));
+        if nearest.is_none() && (1..=NAMES_LISTED_MAX).contains(&existing.len()) {
+            detail += &format!("; there are {}", existing.join(", "));
+        }
+        Self::new(HttpStatus::NotFound, "unknown-limit", "Unknown limit", detail).with_field("limit")
     }
 
     /// Creates a problem for a question about ids that the server does not watch.
@@ -345,12 +360,8 @@ impl From<RuleLookupError> for ProblemDetails {
     fn from(error: RuleLookupError) -> Self {
         let detail = ErrorChain(&error).to_string();
         match error {
-            RuleLookupError::UnknownRule { name, nearest, existing } => {
-                // The name is cut: it comes from the path, and may be long.
-                let name = name.chars().take(128).collect();
-                let there_are = list_of(&existing);
-                let detail =
-                    RuleLookupError::UnknownRule { name, nearest, existing }.to_string() + &there_are;
+            RuleLookupError::UnknownRule { existing, .. } => {
+                let detail = detail + &list_of(&existing);
                 Self::new(HttpStatus::NotFound, "unknown-rule", "Unknown rule", detail).with_field("rule")
             }
             RuleLookupError::MissingSelector { selector, .. } => {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tollway_core::rule::RuleProblem;
-use tollway_core::{BillError, ChargeError, IdFormat, Rule, RuleLookupError, Verb};
+use tollway_core::{BillError, ChargeError, IdFormat, Policy, Rule, RuleLookupError, RuleRef, Verb};
 use tollway_wire::http::{
     FramingError, HttpCommand, HttpStatus, ProblemDetails, ResponseError, ServerResponse,
 };
@@ -112,6 +112,9 @@ fn a_problem_says_which_field_is_wrong() {
     assert_eq!(listed.detail, r#"limit "Logn" does not exist; there are Login, Pages"#);
     let listed = unknown_rule("uplaod", &["upload", "pages"]);
     assert_eq!(listed.detail, r#"rule "uplaod" does not exist; there are upload, pages"#);
+    let unknown = |name| ProblemDetails::unknown_name(name, &["Login", "upload"]).detail;
+    assert_eq!(unknown("uplaod"), r#"no limit, rule or domain is called "uplaod" (did you mean "upload"?)"#);
+    assert_eq!(unknown("shop"), r#"no limit, rule or domain is called "shop"; there are Login, upload"#);
     let malformed = RuleLookupError::Malformed { character: 3, source: RuleProblem::Part };
     assert_eq!(ProblemDetails::from(malformed).status, HttpStatus::BadRequest);
 }
@@ -150,7 +153,8 @@ fn what_a_client_made_up_is_cut() {
         ProblemDetails::other_gate(&long, "admin", address()),
         ProblemDetails::unknown_host(long.as_bytes(), "http"),
         ProblemDetails::other_limits(&long),
-        unknown_rule(&long, &[]),
+        ProblemDetails::unknown_name(&long, &[]),
+        Policy::new(vec![]).unwrap().find_rule(&RuleRef::from(&*long), None).unwrap_err().into(),
     ] {
         assert!(problem.detail.len() < 400, "{} bytes", problem.detail.len());
     }

@@ -33,7 +33,7 @@ use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tollway_core::descriptor::{ListedDescriptor, RateUnit};
+use tollway_core::descriptor::{ListedDescriptor, RateUnit, is_descriptor_limit};
 use tollway_core::{
     AfterCrash, Algorithm, Domain, DomainRule, IdFormat, Ipv6Prefix, KeyLimit, KeyRule, Limit, LocalShare,
     Logic, NamedRule, Nanos, OnFull, OnStoreFailure, Policy,
@@ -65,7 +65,7 @@ pub fn describe(config: &Config) -> impl Display {
         if config.watch != WatchSettings::DEFAULT {
             writeln!(f, "watch   {}", watch(config.watch))?;
         }
-        let of_descriptors = limits.iter().filter(|limit| limit.name().starts_with("envoy/")).count();
+        let of_descriptors = limits.iter().filter(|limit| is_descriptor_limit(limit.name())).count();
         let of_them = match of_descriptors {
             0 => String::new(),
             all if all == limits.len() => ", all from descriptors of Envoy".to_owned(),

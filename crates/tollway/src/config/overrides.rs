@@ -14,6 +14,7 @@
 //!
 //! Either form can be a file of its own, which `overrides: FILE` names.
 
+use tollway_core::descriptor::is_descriptor_limit;
 use tollway_core::{Algorithm, IdError, Limit};
 
 use super::OtherFiles;
@@ -78,7 +79,7 @@ impl LimitsDraft {
         for item in items {
             let entries: &[_] = if let YamlValue::Map(entries) = &item.value { entries } else { &[] };
             for YamlEntry { key, .. } in entries {
-                if !self.by_name.contains_key(&key.text) && !is_of_descriptor(&key.text) {
+                if !self.by_name.contains_key(&key.text) && !is_descriptor_limit(&key.text) {
                     self.declare(key, errors);
                 }
             }
@@ -109,7 +110,7 @@ impl LimitsDraft {
         if implied
             && let Some((name, _)) = entry.key.text.split_once(':')
             && !self.by_name.contains_key(name)
-            && !is_of_descriptor(name)
+            && !is_descriptor_limit(name)
         {
             self.declare(&YamlKey { at: entry.key.at, text: name.to_owned() }, errors);
         }
@@ -155,7 +156,7 @@ impl LimitsDraft {
 
     /// Returns the index of the limit that an override is for, or reports at `at` why there can be none.
     fn limit_of_override(&self, name: &str, at: Position, errors: &mut ErrorCollector) -> Option<usize> {
-        if is_of_descriptor(name) {
+        if is_descriptor_limit(name) {
             let name = shorten(name);
             let message = format!(
                 "limit \"{name}\" is that of a descriptor, which has no overrides; for other numbers of one value, add \
@@ -229,11 +230,6 @@ impl LimitDraft {
             errors.add(at, error.to_string());
         }
     }
-}
-
-/// Returns whether a limit of this name is made from a descriptor of Envoy's files. Nobody else can choose such a name.
-fn is_of_descriptor(name: &str) -> bool {
-    name.starts_with("envoy/")
 }
 
 /// Shortens the id in an error, so that the message fits on a line.

@@ -12,8 +12,8 @@
 //! bucket     burst, count, period
 //! ```
 //!
-//! Numbers are varints, but for `until`. That of the last version of a limit is the time since when all these numbers
-//! hold: a snapshot and the log beside it may both have some, and the newer ones count.
+//! Numbers are varints, but for `until`. `until` of the last version is the time from which these numbers are in force:
+//! a snapshot and the log beside it may both have some, and the newer ones count.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ const NUMBERS_MAX: usize = 16 << 20;
 /// The versions of limits, by name.
 pub(crate) type NumbersByLimit = HashMap<String, Vec<FormerNumbers>>;
 
-/// Encodes the numbers of all limits, which hold since this time.
+/// Encodes the numbers of all limits, which are in force from this time on.
 pub(crate) fn encode_numbers(policy: &Policy, since: Timestamp) -> Vec<u8> {
     let mut out = Vec::new();
     for limit in policy.limits() {
@@ -78,8 +78,8 @@ pub(crate) fn decode_numbers(bytes: &[u8]) -> Option<NumbersByLimit> {
     Some(limits)
 }
 
-/// Returns the time since when numbers hold; the epoch if there are none.
-pub(crate) fn hold_since(numbers: &NumbersByLimit) -> Timestamp {
+/// Returns the time from which these numbers are in force; the epoch if there are none.
+pub(crate) fn in_force_since(numbers: &NumbersByLimit) -> Timestamp {
     numbers.values().filter_map(|versions| versions.last()).map(|last| last.until).max().unwrap_or_default()
 }
 

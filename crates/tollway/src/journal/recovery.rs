@@ -8,7 +8,7 @@ use tollway_core::LostBuckets;
 
 use super::disk::Disk;
 use super::format::{BucketVisitor, FileKind, Header, HeaderError, Stamp};
-use super::numbers::{NumbersByLimit, decode_numbers, hold_since};
+use super::numbers::{NumbersByLimit, decode_numbers, in_force_since};
 use super::reader::{FileReader, Next, OpenError};
 
 /// The error of a journal that cannot be used.
@@ -127,7 +127,7 @@ impl Recovered {
     /// log beside it, and buckets that were moved to them.
     fn take_numbers(&mut self, numbers: NumbersByLimit) {
         // Too many to be kept, they are not there at all.
-        if numbers.is_empty() || hold_since(&numbers) >= hold_since(&self.numbers) {
+        if numbers.is_empty() || in_force_since(&numbers) >= in_force_since(&self.numbers) {
             self.numbers = numbers;
         }
     }

@@ -15,7 +15,7 @@ use tollway_core::{Limit, LostBuckets, Nanos, Policy, Timestamp};
 
 use super::disk::Disk;
 use super::format::{BlockEncoder, BucketVisitor, HEADER_LEN, Stamp, with_version};
-use super::numbers::{encode_numbers, hold_since};
+use super::numbers::{encode_numbers, in_force_since};
 use super::reader::FileSummary;
 use super::recovery::{FileName, JournalError, Recovered, Recovery};
 use super::simulated_disk::{Faults, SimulatedDisk};
@@ -643,7 +643,7 @@ fn numbers_that_change_during_a_round_are_in_that_round() {
     source.0.set(0, 1, &bucket(1));
     journal.round(&source, stamp(1));
     let (_, recovered) = recover(&disk).unwrap();
-    assert_eq!(hold_since(&recovered.numbers), Timestamp::from_nanos(2));
+    assert_eq!(in_force_since(&recovered.numbers), Timestamp::from_nanos(2));
 }
 
 #[test]

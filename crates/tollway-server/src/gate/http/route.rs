@@ -8,7 +8,8 @@ use tollway::engine::{Engine, VerbAnswer};
 use tollway::export::{ImportError, ImportSettings};
 use tollway::limiter::LimiterError;
 use tollway::store::NodeState;
-use tollway_core::{Decider, ErrorChain, Limit, Verb};
+use tollway_core::rule::NamedRule;
+use tollway_core::{Decider, Domain, ErrorChain, Limit, Policy, Verb};
 use tollway_wire::http::{
     BucketsPage, DenyStatus, ExportQuery, GateQuery, HttpCommand, HttpRequest, HttpRuleRequest, HttpStatus,
     ImportCounts, ImportQuery, InspectQuery, KeysQuery, LiveQuery, Method, ProblemDetails, ProxiedRequest,
@@ -662,8 +663,7 @@ async fn top(
     if let Some(name) =
         asked.limit.as_deref().filter(|name| report.top.is_empty() && !is_counted(name, policy))
     {
-        let error = peer.caller.hide_other_limits(policy.policy().unknown_limit(name));
-        return response.problem(&error.into());
+        return response.problem(&unknown_name(name, policy.policy(), &peer.caller));
     }
     if !peer.caller.may_use_all() {
         // They are of all limits.
@@ -677,7 +677,20 @@ async fn top(
 fn is_counted(name: &str, policy: &CountedPolicy) -> bool {
     let policy = policy.policy();
     let is_configured = policy.limit(name).is_some() || policy.rule(name).is_some();
-    is_configured || policy.domain(name.as_bytes()).is_some() || name == KEYS || name.starts_with("inline/")
+    let is_inline = policy.inline_limit().limit().name() == name
+        || policy.descriptors().overrides().is_some_and(|overrides| overrides.limit().name() == name);
+    is_configured || is_inline || policy.domain(name.as_bytes()).is_some() || name == KEYS
+}
+
+/// Returns the problem of a name that no limit, rule or domain has, without names that the client may not use.
+#[cold]
+fn unknown_name(name: &str, policy: &Policy, caller: &Caller<'_>) -> ProblemDetails {
+    let limits = policy.limits().iter().map(Limit::name);
+    let rules = policy.rules().iter().map(NamedRule::name);
+    let names = limits.chain(rules).chain(policy.domains().iter().map(Domain::name));
+    let existing: Vec<_> =
+        names.filter(|name| caller.may_use_all() || caller.check_limit(name).is_ok()).collect();
+    ProblemDetails::unknown_name(name, &existing)
 }
 
 /// Starts an answer that goes on until one side ends the connection.

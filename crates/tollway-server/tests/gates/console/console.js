@@ -203,6 +203,9 @@ async function main() {
     seen.on_phone = await shown.evaluate(labelsAndButtons);
     const cut = small.locator("#top-denied tbody tr", { hasText: "xxx" }).locator("code");
     seen.cut_on_phone = [(await cut.textContent()).length, (await cut.getAttribute("title")).length];
+    await cut.click();
+    seen.whole_on_phone = (await cut.textContent()).length;
+    await cut.click();
     if (screenshots) await small.screenshot({ path: `${screenshots}/console-phone-${theme}.png`, fullPage: true });
     await phone.close();
   }

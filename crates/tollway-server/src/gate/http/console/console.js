@@ -190,7 +190,7 @@ const sum = (points) => points.reduce((total, point) => total + point, 0);
 const range = ({ count_min: least, count_max: most }) => (least === most ? number.format(most) : `${number.format(least)} to ${number.format(most)}`);
 // The server knows the time of a denial to a tenth of a second.
 const time = (at) => `${new Date(at * 1000).toLocaleTimeString("en-GB", { hour12: false })}.${Math.floor((at % 1) * 10)}`;
-// A rule has no id, unless it was asked with a key.
+// A rule that was asked without selectors and key has an empty id.
 const shownId = ({ kind, id }) => (id === null ? "(not shown)" : id !== "" ? id : kind === "rule" ? "–" : "(empty)");
 // A long id is shortened in its middle: ids that are alike differ at the start or at the end.
 const shortened = (id) => (id.length > ID_SHOWN ? `${id.slice(0, ID_SHOWN / 2)}…${id.slice(1 - ID_SHOWN / 2)}` : id);
@@ -368,7 +368,11 @@ function labelCells(row, headings) {
 function idCode(entry) {
   const shown = shownId(entry);
   const code = element("code", "", shortened(shown));
-  if (code.textContent !== shown) code.title = shown;
+  if (code.textContent !== shown) {
+    code.title = shown;
+    // Nobody can point on a phone.
+    code.addEventListener("click", () => setText(code, code.textContent === shown ? shortened(shown) : shown));
+  }
   return code;
 }
 
