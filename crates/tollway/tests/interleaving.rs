@@ -115,35 +115,29 @@ fn no_order_loses_a_change_of_the_hot_bucket() {
     });
 }
 
-#[test]
-fn no_order_changes_a_bucket_that_was_taken_out_or_the_one_that_came_after_it() {
-    bounded().check(|| {
+/// Changes a hot bucket on one thread while another one, with the lock of the shard, replaces it by a bucket with this
+/// tag at this place, whose words must stay as they are.
+fn replace_while_it_is_changed(tag: u64, place_after: HotPlace) {
+    bounded().check(move || {
         let hot = Arc::new(HotBucket::new());
         hot.put(7, [0, 0], place(3));
         let other = hot.clone();
         let other = thread::spawn(move || u64::from(add_one(&other)));
-        // This thread has the lock of the shard.
         let taken = hot.take();
-        hot.put(8, [100, 100], place(4));
-        let added = other.join().unwrap();
+        hot.put(tag, [100, 0], place_after);
+        let added = other.join().expect("it adds one or nothing");
         assert_eq!(taken, Some(([added, added], place(3))));
-        assert_eq!(hot.take(), Some(([100, 100], place(4))));
+        assert_eq!(hot.take(), Some(([100, 0], place_after)));
     });
+}
+
+#[test]
+fn no_order_changes_a_bucket_that_was_taken_out_or_the_one_that_came_after_it() {
+    replace_while_it_is_changed(8, place(4));
 }
 
 /// A limit that has got another algorithm has a bucket with the same tag in another table.
 #[test]
 fn no_order_takes_words_for_those_of_a_bucket_of_another_table() {
-    bounded().check(|| {
-        let hot = Arc::new(HotBucket::new());
-        hot.put(7, [0, 0], place(3));
-        let other = hot.clone();
-        let other = thread::spawn(move || u64::from(add_one(&other)));
-        let taken = hot.take();
-        let elsewhere = HotPlace { table: TABLE - 1, slot: 3 };
-        hot.put(7, [100, 0], elsewhere);
-        let added = other.join().unwrap();
-        assert_eq!(taken, Some(([added, added], place(3))));
-        assert_eq!(hot.take(), Some(([100, 0], elsewhere)));
-    });
+    replace_while_it_is_changed(7, HotPlace { table: TABLE - 1, slot: 3 });
 }

@@ -16,8 +16,8 @@
 
 use super::sketch::Bounded;
 
-/// The decisions of one tick that are counted one by one, on each worker and for each list: 40,000 a second. They take
-/// at most about 4 ms of a second, so a higher number would be seen in the throughput of a busy server.
+/// The number of decisions of one tick that each worker counts one by one for each list: 40,000 a second. By their
+/// instructions they take about 4 ms of a second, so a higher number would be seen in the throughput of a busy server.
 pub(crate) const ONE_BY_ONE: u32 = 4_096;
 
 /// One unit in this many is sampled. It is two to the fourth, see [`DecisionSampler::draw_choices`].
@@ -25,7 +25,7 @@ const ONE_IN: u64 = 16;
 /// The number of units that random bits are drawn for at once.
 const CHOICES: u64 = 64;
 
-/// The logarithm of how seldom a bound is wrong: 2 / e^29, for both sides, is below 1e-12.
+/// The exponent of the chance that a bound is wrong, which is e^-29 for each side: 2 / e^29 is below 1e-12.
 const CONFIDENCE: u64 = 29;
 
 /// Chooses the decisions that one worker counts for one list.
@@ -48,7 +48,7 @@ pub(crate) struct DecisionSampler {
 }
 
 impl DecisionSampler {
-    /// Creates a sampler whose choices depend on the seed only. Nobody must know it who sends requests.
+    /// Creates a sampler whose choices depend on the seed only. Clients must not know the seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self {
             gap: 0,
@@ -189,8 +189,8 @@ impl SampledUnits {
     /// Returns the bounds of what an id used, from the bounds of what was counted of it. They are wrong with a chance
     /// of at most 1e-12.
     ///
-    /// Widen the sums of all parts, once: each part on its own would take a bound that is as unlikely for each of them,
-    /// and they would add up to several times as much.
+    /// Add up all workers and generations first, and widen the sum once: widening each part alone gives bounds that are
+    /// several times as wide.
     pub(crate) fn widen(self, counted: Bounded) -> Bounded {
         self.widen_with(counted, CONFIDENCE)
     }
@@ -198,19 +198,19 @@ impl SampledUnits {
     /// By Chernoff, `s - sqrt(2 L s) <= m / 16 <= s + L + sqrt(L² + 2 L s)` for `s` samples of `m` units, where `L` is
     /// the confidence. Here both sides are taken times 16, with `x = 16 s` and `k = 16 L`.
     ///
-    /// How much of a count was sampled is not known for an id. Both bounds grow with the count, whatever part of it was
-    /// sampled, so the widest is the one of a count that was sampled altogether.
+    /// A count does not tell how much of it was sampled. All of it is taken to be sampled, which gives the widest
+    /// bounds.
     fn widen_with(self, counted: Bounded, confidence: u64) -> Bounded {
         let k = confidence * ONE_IN;
         let sampled = |count: u64| count.min(self.sampled.saturating_mul(ONE_IN));
         let double_product = |x: u64| 2 * u128::from(k) * u128::from(x);
         let (low, high) = (sampled(counted.min), sampled(counted.max));
-        // A unit that was sampled is one unit for certain.
+        // Each sample was at least one real unit, so the lower bound never falls below the number of samples.
         let surplus = root(double_product(low)).min(low - low.div_ceil(ONE_IN));
         let missed = k.saturating_add(root(u128::from(k).pow(2) + double_product(high)));
         Bounded {
             min: counted.min - surplus,
-            // No id has more units that are not counted than were skipped of all.
+            // One id cannot have more skipped units than all ids together.
             max: counted.max.saturating_add(missed.min(self.skipped)),
         }
     }

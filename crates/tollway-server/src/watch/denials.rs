@@ -39,8 +39,8 @@ impl LastDenials {
     /// The bytes that a full ring has.
     pub(crate) const SIZE: usize = LAST * size_of::<Denial>();
 
-    /// Starts a tick, of which as many denials are kept as fill the ring: a server that denies a million a second would
-    /// spend more on this list than on denying, and nobody could read it.
+    /// Starts a tick. At most as many of its denials as fill the ring are kept: a server that denies a million a second
+    /// would spend more on this list than on denying, and nobody could read it.
     pub(crate) const fn start_tick(&mut self) {
         self.of_tick = 0;
     }

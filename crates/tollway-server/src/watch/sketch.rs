@@ -21,8 +21,9 @@
 //! share a set.
 //!
 //! Nothing here reads a clock. A sketch counts what it is told until it is cleared; [`Generations`] lets old counts go.
-//! It does not know either what was left out: on a busy worker, [`DecisionSampler`] tells it one unit in 16, times 16.
-//! Whoever shows bounds widens them by [`SampledUnits::widen`], so that they are bounds of what an id used.
+//! A sketch does not know what was skipped: on a busy worker, [`DecisionSampler`] passes on one unit in 16, as 16
+//! units. So the bounds in this file are about what was counted. [`SampledUnits::widen`] turns them into bounds of what
+//! an id really used, and must be called before they are shown.
 //!
 //! [`Generations`]: super::generations::Generations
 //! [`DecisionSampler`]: super::decision_sampler::DecisionSampler

@@ -24,8 +24,8 @@ pub(crate) struct Entry {
     pub(crate) bounds: Bounded,
 }
 
-/// The sums of the bounds of what was counted of an id. They are wider than a count, so that they need not saturate
-/// before the end.
+/// The sums of the bounds of what was counted of an id, over all workers and generations. They have 128 bits, because
+/// several counts of 64 bits are added.
 struct Sums {
     subject: Subject,
     min: u128,
