@@ -164,7 +164,7 @@ impl<B: StoredBucket> Table<B> {
 
     /// Changes a bucket that [`find`](Self::find) has found. Buckets that grow must be changed through the methods that
     /// count their memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn change_found<T>(&mut self, at: usize, change: impl FnOnce(&mut B) -> T) -> T {
         debug_assert!(!B::GROWS, "what it grows by would not be counted");
         let changes = &mut self.changes;
@@ -296,20 +296,13 @@ impl<B: StoredBucket> Table<B> {
     }
 
     /// Returns the index of `tag`, or the index at which it would be inserted as an error.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, tag: Tag) -> Result<usize, usize> {
         let home = tag.home(self.homes) * GROUP;
-        if let Some(group) = self.slots.group(home) {
-            // All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match
-            // would be mispredicted half of the time, and a misprediction waits for memory before the next request
-            // starts.
-            let same = |(place, slot): (usize, &B::Slot)| u32::from(B::tag(slot).is_same(tag)) << place;
-            let found = group.iter().enumerate().map(same).fold(0, |found, place| found | place);
-            if found != 0 {
-                return Ok(home + found.trailing_zeros() as usize);
-            }
+        match self.slots.group(home).and_then(|group| place_in::<B>(group, tag)) {
+            Some(place) => Ok(home + place),
+            None => self.find_far(home, tag),
         }
-        self.find_far(home, tag)
     }
 
     #[inline(never)]
@@ -439,6 +432,18 @@ impl<B: StoredBucket> Table<B> {
         self.moved = true;
         self.redistribute();
     }
+}
+
+/// Returns the place that a tag has in a home, if it is there.
+///
+/// All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match would be
+/// mispredicted half of the time, and a misprediction waits for memory before the next request starts.
+#[inline]
+fn place_in<B: StoredBucket>(group: &[B::Slot; GROUP], tag: Tag) -> Option<usize> {
+    let same = |(place, slot): (usize, &B::Slot)| u32::from(B::tag(slot).is_same(tag)) << place;
+    let found = group.iter().enumerate().map(same).fold(0, |found, place| found | place);
+    // Masked, so that the compiler sees that it is within the group.
+    if found == 0 { None } else { Some(found.trailing_zeros() as usize % GROUP) }
 }
 
 #[cfg(test)]
