@@ -352,9 +352,10 @@ impl Memory {
             self.shards.prefetch_bucket::<B>(hash);
         }
         let now = now();
-        self.settle_existing::<B>(numbers, cost, hash, now, || {
-            self.spend_new::<B>(limit, numbers, id, cost, hash, now)
-        })
+        match self.settle_existing::<B>(numbers, cost, hash, now) {
+            Some(decision) => decision,
+            None => self.spend_new::<B>(limit, numbers, id, cost, hash, now),
+        }
     }
 
     #[cold]
@@ -431,9 +432,9 @@ impl Memory {
         self.for_each_prefetched(
             ids,
             |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
-            |id, hash| {
-                let new = || self.spend_new::<B>(limit, numbers, id.as_ref(), cost, hash, now);
-                decisions.push(self.settle_existing::<B>(numbers, cost, hash, now, new));
+            |id, hash| match self.settle_existing::<B>(numbers, cost, hash, now) {
+                Some(decision) => decisions.push(decision),
+                None => decisions.push(self.spend_new::<B>(limit, numbers, id.as_ref(), cost, hash, now)),
             },
             |_, hash| self.shards.prefetch_bucket::<B>(hash),
         );
@@ -600,8 +601,10 @@ impl Memory {
         match charge.algorithm() {
             None => Decision::UNLIMITED,
             Some(Algorithm::TokenBucket(limit)) => {
-                let new = || self.settle_new::<TokenBucketState>(charge, limit, hash, now);
-                self.settle_existing::<TokenBucketState>(limit, charge.cost(), hash, now, new)
+                match self.settle_existing::<TokenBucketState>(limit, charge.cost(), hash, now) {
+                    Some(decision) => decision,
+                    None => self.settle_new::<TokenBucketState>(charge, limit, hash, now),
+                }
             }
             Some(algorithm) => self.settle_other(charge, algorithm, hash, now),
         }
@@ -637,24 +640,25 @@ impl Memory {
                 .change(hash, |bucket: &B| bucket.entries_after(limit, charge.cost(), now), now, settle)
                 .unwrap_or_else(|StoreFull| self.refuse_full(charge));
         }
-        self.settle_existing::<B>(limit, charge.cost(), hash, now, || {
-            self.settle_new::<B>(charge, limit, hash, now)
-        })
+        match self.settle_existing::<B>(limit, charge.cost(), hash, now) {
+            Some(decision) => decision,
+            None => self.settle_new::<B>(charge, limit, hash, now),
+        }
     }
 
-    /// Settles a charge of a bucket that does not grow, by `new` if there is no such bucket.
+    /// Settles a charge of a bucket that does not grow. Returns `None` if there is no such bucket.
     ///
-    /// Unlike `change` it writes the decision directly to its place: moving it out of a `Result` would be a tenth of
-    /// all instructions of a decision.
-    #[inline]
+    /// No call that returns a decision may be on the usual path: the decision is then in registers until it is at its
+    /// place. Copying it there from the stack would be a tenth of the instructions, and a wait for the bytes of the
+    /// verdict, which cannot be read as one word so soon after they were written.
+    #[inline(always)]
     fn settle_existing<B: HasTable>(
         &self,
         limit: &B::Limit,
         cost: u64,
         hash: BucketHash,
         now: Timestamp,
-        new: impl FnOnce() -> Decision,
-    ) -> Decision {
+    ) -> Option<Decision> {
         let number = self.shards.number(hash);
         let (hot, tag) = (self.shards.hot(number), hash.tag());
         if hot.is(tag.to_word()) {
@@ -664,20 +668,17 @@ impl Memory {
                 let decision = bucket.charge(limit, cost, now);
                 let words = bucket.to_hot().unwrap_or(read.words);
                 if words == read.words || hot.replace(read, words, B::WORDS) {
-                    return decision;
+                    return Some(decision);
                 }
             }
         }
         let mut tables = self.shards.lock(number);
-        let Ok(at) = B::table(&tables).find(tag) else {
-            drop(tables);
-            return new();
-        };
+        let at = B::table(&tables).find(tag).ok()?;
+        let decision = B::table_mut(&mut tables).change_found(at, |bucket| bucket.charge(limit, cost, now));
         if tables.is_used_again(tag) {
-            self.shards.keep_hot::<B>(number, &mut tables, tag, at, |bucket| bucket.charge(limit, cost, now))
-        } else {
-            B::table_mut(&mut tables).change_found(at, |bucket| bucket.charge(limit, cost, now))
+            self.shards.keep_hot::<B>(number, &mut tables, tag, at);
         }
+        Some(decision)
     }
 
     /// Settles a charge whose bucket was not there a moment ago.

@@ -12,7 +12,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use tollway_core::algorithm::{
     FixedWindowState, QuotaState, SlidingLogState, SlidingWindowState, SmoothedRateState, TokenBucketState,
 };
-use tollway_core::{Decision, FormerBuckets, Timestamp};
+use tollway_core::{FormerBuckets, Timestamp};
 
 use self::hot_bucket::HotPlace;
 pub(super) use self::hot_bucket::{HotBucket, HotWords};
@@ -327,23 +327,12 @@ impl Shards {
         &self.shards[number].hot
     }
 
-    /// Changes the bucket at this slot of a shard, which then becomes the hot one of the shard, unless it has too many
-    /// words.
+    /// Makes the bucket in this slot of a shard the hot one of the shard, unless it has too many words.
     #[inline(never)]
-    pub(super) fn keep_hot<B: HasTable>(
-        &self,
-        number: usize,
-        tables: &mut Tables,
-        tag: Tag,
-        slot: usize,
-        change: impl FnOnce(&mut B) -> Decision,
-    ) -> Decision {
-        let table = B::table_mut(tables);
-        let decision = table.change_found(slot, change);
-        if let Some(words) = table.get_at(slot).and_then(|bucket| bucket.to_hot()) {
+    pub(super) fn keep_hot<B: HasTable>(&self, number: usize, tables: &mut Tables, tag: Tag, slot: usize) {
+        if let Some(words) = B::table(tables).get_at(slot).and_then(|bucket| bucket.to_hot()) {
             self.shards[number].hot.put(tag.to_word(), words, HotPlace { table: B::TABLE_INDEX, slot });
         }
-        decision
     }
 
     /// Starts to fetch the cache lines of the home of `hash`, in which its bucket is nearly always.
@@ -443,7 +432,8 @@ impl TableLocation {
             None => (Some(&self.slots), home),
         };
         let memory = memory.unwrap_or(&self.slots).load(Ordering::Relaxed);
-        memory.wrapping_add(home * GROUP * size_of::<B::Slot>())
+        // Wrapping: a stale number of homes makes a wrong address, which is only a hint.
+        memory.wrapping_add(home.wrapping_mul(GROUP * size_of::<B::Slot>()))
     }
 
     fn publish<B: HasTable>(&self, table: &Table<B>, slots: usize) {
