@@ -204,7 +204,9 @@ impl Expression {
             Self::And(parts) => {
                 let answers = parts.iter().map(|part| part.answer(decisions, votes));
                 let answers = answers.collect::<Option<Vec<_>>>()?;
-                answers.into_iter().min_by(Decision::cmp_strictness)
+                answers
+                    .into_iter()
+                    .reduce(|before, next| if before.is_stricter_than(&next) { next } else { before })
             }
         }
     }
@@ -226,13 +228,12 @@ fn never_denied(first: Decision) -> Decision {
 /// Returns the strictest of these answers, each with its index in the bill, and the first one of equals. Only that one
 /// is copied.
 fn strictest<'d>(answers: impl Iterator<Item = (usize, &'d Decision)>) -> Option<Decision> {
-    let is_stricter = |next: &Decision, before: &Decision| next.cmp_strictness(before).is_gt();
     let (index, decision) =
-        answers.reduce(|before, next| if is_stricter(next.1, before.1) { next } else { before })?;
+        answers.reduce(|before, next| if next.1.is_stricter_than(before.1) { next } else { before })?;
     Some(decision.with_charge(index))
 }
 
 /// Returns the strictest answer, and the first one of equals.
 fn any_denies(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
-    answers.reduce(|strictest, next| if next.cmp_strictness(&strictest).is_gt() { next } else { strictest })
+    answers.reduce(Decision::stricter)
 }

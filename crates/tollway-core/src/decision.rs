@@ -1,6 +1,5 @@
 //! Answers to charges and refunds: allow or deny, what is left, and how long to wait.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::time::Nanos;
@@ -88,16 +87,27 @@ impl Decision {
         }
     }
 
-    /// Orders by strictness, the strictest greatest: denied before allowed, then the longer wait, then the fewer left.
+    /// Returns true if this decision is stricter: denied before allowed, then the longer wait, then the fewer left.
     /// A rule does not say what it leaves; it is stricter than no limit at all.
-    pub fn cmp_strictness(&self, other: &Self) -> Ordering {
-        let is_unlimited = |decision: &Self| decision.verdict == Verdict::Unlimited;
-        other
-            .allowed()
-            .cmp(&self.allowed())
-            .then(self.retry_nanos.cmp(&other.retry_nanos))
-            .then(other.remaining.cmp(&self.remaining))
-            .then(is_unlimited(other).cmp(&is_unlimited(self)))
+    #[inline]
+    #[must_use]
+    pub fn is_stricter_than(&self, other: &Self) -> bool {
+        if self.allowed() != other.allowed() {
+            return other.allowed();
+        }
+        if self.retry_nanos != other.retry_nanos {
+            return self.retry_nanos > other.retry_nanos;
+        }
+        if self.remaining != other.remaining {
+            return self.remaining < other.remaining;
+        }
+        other.verdict == Verdict::Unlimited && self.verdict != Verdict::Unlimited
+    }
+
+    /// Returns the stricter of two decisions, and this one of equals.
+    #[inline]
+    pub fn stricter(self, other: Self) -> Self {
+        if other.is_stricter_than(&self) { other } else { self }
     }
 }
 

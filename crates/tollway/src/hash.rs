@@ -77,7 +77,7 @@ impl HashKey {
         let mut last: Option<(&'c [u8], IdHash)> = None;
         charges.iter().map(move |charge| {
             let id = match last {
-                Some((id, hash)) if id == charge.id() => hash,
+                Some((id, hash)) if std::ptr::eq(id, charge.id()) || id == charge.id() => hash,
                 _ => self.hash_id(charge.id()),
             };
             last = Some((charge.id(), id));

@@ -18,9 +18,11 @@ mod until_ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use thiserror::Error;
 use tollway_core::{
-    Bill, BillError, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleLookupError, RuleRequest, Verb,
+    Bill, BillError, CHARGES_MAX, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleLookupError,
+    RuleRequest, Verb,
 };
 
 pub use self::awaited::AsyncLimiter;
@@ -152,7 +154,14 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        Ok(block_on(self.engine.spend(&self.engine.current_policy(), charges))?.1)
+        let (policy, requests) = (self.engine.current_policy(), charges);
+        // On the stack: a bill needs no memory of its own.
+        let mut charges = ArrayVec::<_, CHARGES_MAX>::new();
+        for request in requests {
+            let charge = policy.charge_request(request)?;
+            charges.try_push(charge).map_err(|_| BillError::TooLong { charges: requests.len() })?;
+        }
+        Ok(block_on(self.engine.settle_one(&Bill::new(&charges)?)))
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
@@ -285,6 +294,10 @@ mod tests {
         assert_eq!(limiter.spend("a", "x", 2).unwrap().remaining, 3);
         let twice = [ChargeRequest::new("a", "x", 1), ChargeRequest::new("a", "x", 1)];
         assert!(matches!(limiter.spend_all(&twice), Err(LimiterError::Bill(_))));
+        let long: Vec<_> =
+            (0..=CHARGES_MAX).map(|id| ChargeRequest::new("a", &id.to_string(), 1).into_owned()).collect();
+        let too_long = LimiterError::Bill(BillError::TooLong { charges: CHARGES_MAX + 1 });
+        assert_eq!(limiter.spend_all(&long).unwrap_err().to_string(), too_long.to_string());
         assert!(matches!(limiter.check_all(&twice), Err(LimiterError::Bill(_))));
         assert!(matches!(limiter.refund_all(&twice), Err(LimiterError::Bill(_))));
         assert!(matches!(limiter.reset_all(&twice), Err(LimiterError::Bill(_))));

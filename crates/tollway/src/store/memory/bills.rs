@@ -55,8 +55,9 @@ impl Memory {
         }
         let mut tables = self.shards.lock(number);
         let table = TokenBucketState::table_mut(&mut tables);
-        let (mut answers, mut charged) = (Answers::new(), ArrayVec::<_, CHARGES_MAX>::new());
-        for (charge, hash) in bill.charges().iter().zip(hashes) {
+        // Any token bucket is stricter than no limit at all.
+        let (mut decision, mut charged) = (Decision::UNLIMITED, ArrayVec::<_, CHARGES_MAX>::new());
+        for (index, (charge, hash)) in bill.charges().iter().zip(hashes).enumerate() {
             let (Some(Algorithm::TokenBucket(limit)), ChargeKind::Spend) =
                 (charge.algorithm(), charge.kind())
             else {
@@ -64,14 +65,14 @@ impl Memory {
             };
             let place = table.find(hash.tag()).ok()?;
             let mut bucket = *table.get_at(place)?;
-            answers.push(bucket.charge(limit, charge.cost(), now));
-            charged.push((place, bucket));
+            let answer = bucket.charge(limit, charge.cost(), now);
+            charged.push((place, bucket, answer.allowed()));
+            decision = decision.stricter(answer.with_charge(index));
         }
-        let decision = bill.answer(&answers);
-        for (answer, (place, bucket)) in answers.iter().zip(&charged) {
+        for &(place, bucket, fits) in &charged {
             // A denied bucket takes nothing, but a time that is too far ahead is corrected.
-            if decision.allowed() || !answer.allowed() {
-                table.change_found(*place, |stored| *stored = *bucket);
+            if decision.allowed() || !fits {
+                table.change_found(place, |stored| *stored = bucket);
             }
         }
         Some(decision)

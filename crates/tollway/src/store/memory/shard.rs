@@ -228,7 +228,8 @@ macro_rules! tables {
 
             /// Updates the published locations of a shard's tables, after buckets were dropped.
             fn publish_locations(&self, number: usize, tables: &mut Tables) {
-                $(self.publish_location::<$bucket>(number, tables);)*
+                $(self.publish_if_moved::<$bucket>(number, tables);)*
+                self.publish_next_expiry(number, tables);
             }
         }
     };
@@ -353,12 +354,17 @@ impl Shards {
 
     /// Updates the published location of one table of a shard, and the next expiry of the shard.
     pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+        self.publish_if_moved::<B>(number, tables);
+        self.publish_next_expiry(number, tables);
+    }
+
+    #[inline]
+    fn publish_if_moved<B: HasTable>(&self, number: usize, tables: &mut Tables) {
         let table = B::table_mut(tables);
         // Written only if it changed: the locations of other shards are on the same cache line.
         if table.take_moved() {
             self.locations[B::TABLE_INDEX][number].publish(table, self.slots);
         }
-        self.publish_next_expiry(number, tables);
     }
 
     /// Updates the published next expiry of a shard.
