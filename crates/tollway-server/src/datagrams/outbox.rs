@@ -130,8 +130,8 @@ impl Outbox {
             let alone =
                 self.parcels[self.sent..].iter().take(TOGETHER_MAX).take_while(|parcel| parcel.is_one());
             let (count, result) = match alone.count() {
+                0 | 1 => (1, self.send_parcel(datagrams, parcel)),
                 // Several at once cannot say which of our addresses they come from.
-                0 => (1, self.send_parcel(datagrams, parcel)),
                 _ if datagrams.any_address => (1, self.send_parcel(datagrams, parcel)),
                 together => self.send_together(datagrams, self.sent..self.sent + together),
             };

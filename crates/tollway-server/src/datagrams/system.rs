@@ -42,20 +42,21 @@ pub(super) fn enlarge_buffers(socket: &StdSocket) {
 #[cfg(target_os = "linux")]
 pub(super) fn send_together<'a>(
     socket: impl AsFd,
-    datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])> + Clone,
+    datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])>,
 ) -> (usize, io::Result<()>) {
-    let addresses: ArrayVec<SocketAddrAny, TOGETHER_MAX> =
-        datagrams.clone().map(|(address, _)| SocketAddrAny::from(address)).collect();
-    let contents: ArrayVec<[IoSlice<'_>; 1], TOGETHER_MAX> =
-        datagrams.map(|(_, bytes)| [IoSlice::new(bytes)]).collect();
-    let mut controls: [SendAncillaryBuffer<'_, '_, '_>; TOGETHER_MAX] =
-        std::array::from_fn(|_| SendAncillaryBuffer::default());
-    let mut messages: ArrayVec<MMsgHdr<'_>, TOGETHER_MAX> = addresses
-        .iter()
-        .zip(&contents)
-        .zip(&mut controls)
-        .map(|((address, contents), control)| MMsgHdr::new_with_addr(address, contents, control))
-        .collect();
+    // Filled where they are: a list that is collected is moved with all its room, thousands of bytes.
+    let mut addresses = ArrayVec::<SocketAddrAny, TOGETHER_MAX>::new();
+    let mut contents = ArrayVec::<[IoSlice<'_>; 1], TOGETHER_MAX>::new();
+    let mut controls = ArrayVec::<SendAncillaryBuffer<'_, '_, '_>, TOGETHER_MAX>::new();
+    for (address, bytes) in datagrams {
+        addresses.push(address.into());
+        contents.push([IoSlice::new(bytes)]);
+        controls.push(SendAncillaryBuffer::default());
+    }
+    let mut messages = ArrayVec::<MMsgHdr<'_>, TOGETHER_MAX>::new();
+    for ((address, contents), control) in addresses.iter().zip(&contents).zip(&mut controls) {
+        messages.push(MMsgHdr::new_with_addr(address, contents, control));
+    }
     match sendmmsg(socket, &mut messages, SendFlags::empty()) {
         Ok(count) => (count, Ok(())),
         Err(error) => (0, Err(error.into())),
@@ -70,7 +71,7 @@ pub(super) use self::send_one_by_one as send_together;
 #[cfg(any(test, not(target_os = "linux")))]
 pub(super) fn send_one_by_one<'a>(
     socket: impl AsFd,
-    datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])> + Clone,
+    datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])>,
 ) -> (usize, io::Result<()>) {
     let mut sent = 0;
     for (address, bytes) in datagrams {
