@@ -133,7 +133,7 @@ macro_rules! packed {
                 Unpacked($unpack)
             }
 
-            #[inline]
+            #[inline(always)]
             fn change<T>(
                 slot: &mut Self::Slot,
                 change: impl FnOnce(&mut Self) -> T,
