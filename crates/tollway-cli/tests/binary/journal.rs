@@ -29,6 +29,8 @@ limits:
 /// A policy with `sync: always`: no answer comes before what it decided is on the disk. The flag names the directory.
 const ALWAYS: &str = "store: { memory: { dir: unused, sync: always } }";
 const CLIENTS: usize = 4;
+/// The ids of each client whose uses are counted.
+const IDS: usize = 50;
 
 /// A request that was allowed: an id, and the times between which that was decided.
 #[derive(Clone, Debug)]
@@ -91,13 +93,18 @@ fn crowd(serving: &Serving) -> Child {
     bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Returns an id of a client whose uses are counted.
+fn counted_id(client: usize, number: usize) -> String {
+    format!("{client}-{number}")
+}
+
 /// Spends until the server is gone or `stop` is set, and returns what was allowed.
 fn load(addr: &str, client: usize, stop: &AtomicBool) -> Vec<Allowed> {
     let mut allowed = Vec::new();
     let Some(mut http) = Http::connect(addr) else { return allowed };
     for turn in 0_usize.. {
         let (limit, id) = match turn % 2 {
-            0 => ("Count", format!("{client}-{}", turn / 2 % 50)),
+            0 => ("Count", counted_id(client, turn / 2 % IDS)),
             _ => ("Strict", format!("strict-{client}")),
         };
         let sent = Instant::now();
@@ -201,7 +208,9 @@ fn a_server_that_is_killed_has_all_that_it_answered_if_every_answer_is_synced() 
 fn kill_again_and_again(name: &str, policy: &str, is_under_load: bool, has_crowd: bool) -> Duration {
     let kills: usize = env::var("TOLLWAY_KILLS").map_or(3, |kills| kills.parse().unwrap());
     let (config, data) = (file(name, policy), tempfile::tempdir().unwrap());
-    let mut kept: BTreeMap<String, u64> = BTreeMap::new();
+    // All ids, also those that no client has had an answer about: they may have been used once more at every kill.
+    let ids = (0..CLIENTS).flat_map(|client| (0..IDS).map(move |number| counted_id(client, number)));
+    let mut kept: BTreeMap<String, u64> = ids.map(|id| (id, 0)).collect();
     let mut history: BTreeMap<String, Vec<Allowed>> = BTreeMap::new();
     let (mut lost, mut decided, mut longest) = (0, 0, Duration::ZERO);
     for kill in 0..kills {
@@ -221,22 +230,17 @@ fn kill_again_and_again(name: &str, policy: &str, is_under_load: bool, has_crowd
         decided += allowed.len();
         let serving = start(&config, data.path());
         let mut http = Http::connect(&serving.addr).unwrap();
-        let ids: Vec<String> =
-            allowed.iter().map(|one| one.id.clone()).filter(|id| !id.starts_with('s')).collect();
-        // Also those that were used before: the last request may have been decided, and its answer lost.
-        let known: Vec<String> = kept.keys().cloned().collect();
-        for id in ids.iter().chain(&known).collect::<std::collections::BTreeSet<_>>() {
-            let before = kept.get(id).copied().unwrap_or(0);
+        for (id, before) in &mut kept {
             let found = used(&mut http, id);
             let acknowledged: Vec<_> = allowed.iter().filter(|one| one.id == *id).collect();
-            let there = usize::try_from(found - before).unwrap();
+            let there = usize::try_from(found - *before).unwrap();
             // One more than acknowledged may be there: the answer to the last request was lost.
             assert!(there <= acknowledged.len() + 1, "{id} has {there} of {}", acknowledged.len());
             if let Some(first) = acknowledged.get(there) {
                 lost += acknowledged.len() - there;
                 longest = longest.max(killed.saturating_duration_since(first.answered));
             }
-            kept.insert(id.clone(), found);
+            *before = found;
         }
         for one in allowed {
             history.entry(one.id.clone()).or_default().push(one);
