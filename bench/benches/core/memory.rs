@@ -79,7 +79,7 @@ pub(crate) struct Filled {
 
 /// Fills a store with new ids one decision at a time.
 ///
-/// On no core of its own: the thread that prepares large pages would be on the same one, and have it for 4 ms at a time.
+/// Not pinned to a core: the thread that prepares large pages would inherit that, and have the core for 4 ms at a time.
 fn fill(algorithm: Algorithm, ids: u32) -> Filled {
     let limiter = limiter(&[LIMIT], algorithm, ids);
     let handle = limiter.handle(LIMIT).expect("it is configured");

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tollway::core::{Bill, Charge, ChargeRequest, RuleBill};
-use tollway::{FixedWindow, Handle, Limiter, SlidingLog, TokenBucket};
+use tollway::{FixedWindow, Handle, IntoAlgorithm, Limiter, SlidingLog, SlidingWindow, TokenBucket};
 
 /// The requests of each path.
 pub(crate) const REQUESTS: usize = 32_768;
@@ -52,9 +52,17 @@ pub(crate) fn spend_many() -> Result<(), Box<dyn Error>> {
     counted(|| ids.chunks(BATCH).map(spend).sum(), REQUESTS)
 }
 
-/// Spends on ids in no order, under a limit whose buckets are windows.
-pub(crate) fn spend_window() -> Result<(), Box<dyn Error>> {
-    let window = FixedWindow::new(1_000_000, Duration::from_secs(3_600), Duration::ZERO)?;
+/// Spends on ids in no order, under a limit whose buckets are fixed windows.
+pub(crate) fn spend_fixed_window() -> Result<(), Box<dyn Error>> {
+    spend_window(FixedWindow::new(1_000_000, Duration::from_secs(3_600), Duration::ZERO)?)
+}
+
+/// Spends on ids in no order, under a limit whose buckets are sliding windows.
+pub(crate) fn spend_sliding_window() -> Result<(), Box<dyn Error>> {
+    spend_window(SlidingWindow::new(1_000_000, Duration::from_secs(3_600))?)
+}
+
+fn spend_window(window: impl IntoAlgorithm) -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::builder().limit(LIMIT, window).build()?;
     let (handle, ids) = (limiter.handle(LIMIT)?, ids());
     spend_each(&handle, &ids);

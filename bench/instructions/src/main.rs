@@ -18,13 +18,14 @@ use std::process::ExitCode;
 /// A path: its name, the number of requests that it makes, and how it runs.
 type HotPath = (&'static str, usize, fn() -> Result<(), Box<dyn Error>>);
 
-const PATHS: [HotPath; 13] = [
+const PATHS: [HotPath; 14] = [
     ("spend-hot", decisions::REQUESTS, decisions::spend_hot),
     ("spend-cold", decisions::REQUESTS, decisions::spend_cold),
     ("spend-denied", decisions::REQUESTS, decisions::spend_denied),
     ("spend-many", decisions::REQUESTS, decisions::spend_many),
     ("bills-64-at-a-time", decisions::REQUESTS, decisions::settle_in_batches),
-    ("fixed-window", decisions::REQUESTS, decisions::spend_window),
+    ("fixed-window", decisions::REQUESTS, decisions::spend_fixed_window),
+    ("sliding-window", decisions::REQUESTS, decisions::spend_sliding_window),
     ("bill-of-three", decisions::REQUESTS, decisions::spend_bills),
     ("rule", decisions::REQUESTS, decisions::ask_rule),
     ("sliding-log", decisions::REQUESTS, decisions::spend_log),

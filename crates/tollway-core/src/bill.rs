@@ -160,7 +160,8 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules.
+    /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules. The
+    /// memory store has the answer to a bill of nothing but plain token buckets before all of these are made.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let is_plain = self.expression.is_none() && self.rules.is_empty();
         if is_plain && self.charges.iter().all(|charge| charge.kind() != ChargeKind::SpendOnly) {
@@ -204,9 +205,7 @@ impl Expression {
             Self::And(parts) => {
                 let answers = parts.iter().map(|part| part.answer(decisions, votes));
                 let answers = answers.collect::<Option<Vec<_>>>()?;
-                answers
-                    .into_iter()
-                    .reduce(|before, next| if before.is_stricter_than(&next) { next } else { before })
+                mildest(answers.into_iter())
             }
         }
     }
@@ -231,6 +230,11 @@ fn strictest<'d>(answers: impl Iterator<Item = (usize, &'d Decision)>) -> Option
     let (index, decision) =
         answers.reduce(|before, next| if next.1.is_stricter_than(before.1) { next } else { before })?;
     Some(decision.with_charge(index))
+}
+
+/// Returns the least strict answer, and the first one of equals.
+fn mildest(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
+    answers.reduce(|before, next| if before.is_stricter_than(&next) { next } else { before })
 }
 
 /// Returns the strictest answer, and the first one of equals.

@@ -87,8 +87,8 @@ impl Decision {
         }
     }
 
-    /// Returns true if this decision is stricter: denied before allowed, then the longer wait, then the fewer left.
-    /// A rule does not say what it leaves; it is stricter than no limit at all.
+    /// Returns true if this decision is stricter than `other`: denied where the other is allowed, else by the longer
+    /// wait, else by the fewer left, else made by a rule or a limit where the other has none.
     #[inline]
     #[must_use]
     pub fn is_stricter_than(&self, other: &Self) -> bool {

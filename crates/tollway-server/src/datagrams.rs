@@ -2,7 +2,8 @@
 //!
 //! One call receives what has arrived from everybody (`recvmmsg`), and one buffer may hold dozens of datagrams of one
 //! peer that the kernel kept together (GRO). What goes to one peer goes out the same way (GSO), the rest together
-//! (`sendmmsg`). Datagrams have no order to keep, so those to one peer are sorted by size, which is what GSO needs.
+//! (`sendmmsg`), and a datagram that is alone by a plain call. Datagrams have no order to keep, so those to one peer are
+//! sorted by size, which is what GSO needs.
 
 mod outbox;
 mod system;
@@ -146,4 +147,27 @@ impl Inbox {
 fn split(buffer: &[u8], stride: usize) -> impl Iterator<Item = &[u8]> {
     let empty = buffer.is_empty().then_some(buffer);
     empty.into_iter().chain(buffer.chunks(stride.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_cannot_be_reached_costs_the_others_nothing() {
+        let datagrams = Datagrams::new(StdSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+        let together = datagrams.state.max_gso_segments();
+        let reached = StdSocket::bind("127.0.0.1:0").unwrap();
+        let mut outbox = Outbox::new();
+        for _ in 0..2 {
+            // From a loopback address no other machine can be reached: the kernel calls that invalid.
+            outbox.push(&SocketAddr::from(([192, 0, 2, 1], 9)).into(), |out| out.push(b'x'));
+            assert_eq!(datagrams.send(&mut outbox).await, 1);
+        }
+        outbox.push(&reached.local_addr().unwrap().into(), |out| out.push(b'y'));
+        assert_eq!(datagrams.send(&mut outbox).await, 0);
+        let mut buffer = [0; 8];
+        assert_eq!(reached.recv(&mut buffer).unwrap(), 1);
+        assert_eq!(datagrams.state.max_gso_segments(), together, "GSO was given up for all peers");
+    }
 }

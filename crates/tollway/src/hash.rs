@@ -19,8 +19,9 @@ use std::hash::{BuildHasher, RandomState};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use tollway_core::Charge;
 
-/// The longest id whose hash is computed in line: its bytes are two words. Longer ones need a loop.
-const SHORT_ID: usize = 16;
+/// The most bytes of an id that is hashed in line: it is read as two words. Longer ones take more code, so they are
+/// hashed by a call.
+const INLINE_ID_MAX: usize = 16;
 
 /// The random key that one process hashes with. It has two independent halves, one for the tag and one for the shard.
 #[derive(Clone, Debug)]
@@ -77,6 +78,7 @@ impl HashKey {
         let mut last: Option<(&'c [u8], IdHash)> = None;
         charges.iter().map(move |charge| {
             let id = match last {
+                // The same slice needs no comparison of its bytes.
                 Some((id, hash)) if std::ptr::eq(id, charge.id()) || id == charge.id() => hash,
                 _ => self.hash_id(charge.id()),
             };
@@ -106,7 +108,7 @@ impl HashKey {
 
     #[inline(always)]
     fn hash_id(&self, id: &[u8]) -> IdHash {
-        if id.len() <= SHORT_ID { self.hash_bytes(id) } else { self.hash_long(id) }
+        if id.len() <= INLINE_ID_MAX { self.hash_bytes(id) } else { self.hash_long(id) }
     }
 
     #[inline(never)]
@@ -257,6 +259,26 @@ mod tests {
         // would: 70 to 315 was seen. No shard may be empty, or have several times the mean.
         let (least, most) = (counts.iter().min(), counts.iter().max());
         assert!(least > Some(&20) && most < Some(&600), "{least:?} to {most:?}");
+    }
+
+    #[test]
+    fn hashes_of_a_known_key_never_change() {
+        let key = HashKey::new([1, 2]);
+        let id = b"0123456789abcdef0123456789abcdef0123456789abcdef0";
+        let hashes = [0, 3, 8, 16, 17, 48, 49].map(|len| {
+            let hash = key.hash_of(1 << 30, &id[..len]);
+            (hash.tag.0, hash.shard)
+        });
+        let known = [
+            (0xa998_ff2b_cc8f_75f4, 0x12eb_88e5_df68_542e),
+            (0x8a96_8f0a_a905_f648, 0x2c8b_d577_2ac7_05e7),
+            (0x848a_e496_670e_26a4, 0x1a20_f76e_9db2_456d),
+            (0x05cf_5e6e_2c40_b304, 0x1b5a_3de0_4c1f_19cb),
+            (0x4d0c_2e2d_b39d_0770, 0x3778_48d8_99fc_44ab),
+            (0x105f_40b4_73e8_6280, 0x7f6a_a01a_e441_a60d),
+            (0x363a_5b11_6e05_f00c, 0x85b7_0ca5_a8e3_ed2f),
+        ];
+        assert_eq!(hashes, known);
     }
 
     #[test]

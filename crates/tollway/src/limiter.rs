@@ -18,11 +18,9 @@ mod until_ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use thiserror::Error;
 use tollway_core::{
-    Bill, BillError, CHARGES_MAX, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleLookupError,
-    RuleRequest, Verb,
+    Bill, BillError, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleLookupError, RuleRequest, Verb,
 };
 
 pub use self::awaited::AsyncLimiter;
@@ -154,14 +152,7 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spend_all(&self, charges: &[ChargeRequest<'_>]) -> Result<Decision, LimiterError> {
-        let (policy, requests) = (self.engine.current_policy(), charges);
-        // On the stack: a bill needs no memory of its own.
-        let mut charges = ArrayVec::<_, CHARGES_MAX>::new();
-        for request in requests {
-            let charge = policy.charge_request(request)?;
-            charges.try_push(charge).map_err(|_| BillError::TooLong { charges: requests.len() })?;
-        }
-        Ok(block_on(self.engine.settle_one(&Bill::new(&charges)?)))
+        block_on(self.engine.spend_in_place(&self.engine.current_policy(), charges))
     }
 
     /// Returns the decision that [`spend_all`](Self::spend_all) would make. Takes nothing.
@@ -284,6 +275,7 @@ impl Limiter {
 
 #[cfg(test)]
 mod tests {
+    use tollway_core::CHARGES_MAX;
     use tollway_core::algorithm::TokenBucket;
 
     use super::*;
@@ -294,15 +286,25 @@ mod tests {
         assert_eq!(limiter.spend("a", "x", 2).unwrap().remaining, 3);
         let twice = [ChargeRequest::new("a", "x", 1), ChargeRequest::new("a", "x", 1)];
         assert!(matches!(limiter.spend_all(&twice), Err(LimiterError::Bill(_))));
-        let long: Vec<_> =
-            (0..=CHARGES_MAX).map(|id| ChargeRequest::new("a", &id.to_string(), 1).into_owned()).collect();
-        let too_long = LimiterError::Bill(BillError::TooLong { charges: CHARGES_MAX + 1 });
-        assert_eq!(limiter.spend_all(&long).unwrap_err().to_string(), too_long.to_string());
         assert!(matches!(limiter.check_all(&twice), Err(LimiterError::Bill(_))));
         assert!(matches!(limiter.refund_all(&twice), Err(LimiterError::Bill(_))));
         assert!(matches!(limiter.reset_all(&twice), Err(LimiterError::Bill(_))));
         assert!(matches!(limiter.refund_all(&[]), Err(LimiterError::Bill(_))));
         assert_eq!(limiter.check("a", "x", 0).unwrap().remaining, 3);
         assert_eq!(limiter.refund_all(&twice[..1]).unwrap().remaining, 4);
+    }
+
+    #[test]
+    fn a_bill_that_is_too_long_and_a_charge_that_cannot_pass_are_the_same_errors_for_all_calls() {
+        let limiter = Limiter::builder().limit("a", TokenBucket::per_hour(5)).build().unwrap();
+        let request = |id: usize, cost| ChargeRequest::new("a", &id.to_string(), cost).into_owned();
+        let too_long: Vec<_> = (0..=CHARGES_MAX).map(|id| request(id, 1)).collect();
+        let error = BillError::TooLong { charges: CHARGES_MAX + 1 };
+        assert_eq!(limiter.spend_all(&too_long), Err(error.into()));
+        let with_bad_cost: Vec<_> = too_long.into_iter().chain([request(99, 6)]).collect();
+        assert!(matches!(limiter.spend_all(&with_bad_cost), Err(LimiterError::Charge(_))));
+        assert_eq!(limiter.spend_all(&with_bad_cost), limiter.check_all(&with_bad_cost));
+        let longest: Vec<_> = (0..CHARGES_MAX).map(|id| request(id, 1)).collect();
+        assert_eq!(limiter.spend_all(&longest).unwrap().remaining, 4);
     }
 }

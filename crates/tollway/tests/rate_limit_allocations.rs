@@ -1,5 +1,5 @@
 //! Checks that a limited call on one rate allocates nothing, whether it is called or awaited, with a selector or
-//! without.
+//! without, and that neither does a bill of several charges.
 //!
 //! One test, because what is counted is the whole process.
 #![allow(clippy::unwrap_used, reason = "what the helpers of tests find missing is a failed test")]
@@ -9,10 +9,10 @@ use std::hint::black_box;
 use std::task::{Context, Poll, Waker};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollway::core::{Nanos, Policy, Timestamp};
+use tollway::core::{ChargeRequest, Nanos, Policy, Timestamp};
 use tollway::rate_limit::{RateLimitError, RateLimitExceeded};
 use tollway::store::memory::Memory;
-use tollway::{Clock, Limiter, RateLimit, limit};
+use tollway::{Clock, Limiter, RateLimit, TokenBucket, limit};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -69,6 +69,13 @@ fn a_limited_call_allocates_nothing_that_can_be_done_without() {
     check("a number for a selector", 0, &|| numbered(limits, 7).is_ok());
     check("a long value for a selector", 1, &|| selected(limits, LONG).is_ok());
     check("a block with a selector", 0, &|| of_user.enter().is_ok());
+    let names = ["a", "b", "c"];
+    let builder = names.iter().fold(Limiter::builder(), |builder, name| {
+        builder.limit(name, TokenBucket::per_hour(1).burst(1_000_000))
+    });
+    let limiter = builder.build().unwrap();
+    let bill = names.map(|name| ChargeRequest::new(name, "vova", 1));
+    check("a bill of three charges", 0, &|| limiter.spend_all(&bill).unwrap().allowed());
 }
 
 /// Longer than most names of logs are.

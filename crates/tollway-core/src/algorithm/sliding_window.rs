@@ -198,7 +198,7 @@ impl Bucket for SlidingWindowState {
         after.charge(limit, cost, now)
     }
 
-    #[inline]
+    #[inline(always)] // A call would return a decision in memory, which is copied from there.
     fn charge(&mut self, limit: &SlidingWindow, cost: u64, now: Timestamp) -> Decision {
         let until_end = limit.until_end(now);
         let ends_at = now + until_end;

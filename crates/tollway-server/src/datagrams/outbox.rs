@@ -130,10 +130,10 @@ impl Outbox {
             let alone =
                 self.parcels[self.sent..].iter().take(TOGETHER_MAX).take_while(|parcel| parcel.is_one());
             let (count, result) = match alone.count() {
-                0 | 1 => (1, self.send_parcel(datagrams, parcel)),
-                // Several at once cannot say which of our addresses they come from.
+                0 => (1, self.send_parcel(datagrams, parcel)),
+                // Only this call can say which of our addresses a datagram comes from.
                 _ if datagrams.any_address => (1, self.send_parcel(datagrams, parcel)),
-                together => self.send_together(datagrams, self.sent..self.sent + together),
+                alone => self.send_alone(datagrams, self.sent..self.sent + alone),
             };
             match result {
                 Ok(()) => self.sent += count,
@@ -159,11 +159,17 @@ impl Outbox {
         datagrams.state.try_send((&datagrams.socket).into(), &transmit)
     }
 
-    /// Sends datagrams to different peers in one call, and says how many went out. An error is that of the first.
-    fn send_together(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
+    /// Sends parcels of one datagram each, and says how many went out. An error is that of the first.
+    ///
+    /// Not by `quinn-udp`, which takes an invalid address for a refusal of GSO, and uses none from then on.
+    fn send_alone(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
         let parcels = self.parcels[range].iter();
         let contents = parcels.map(|parcel| (parcel.peer.address, self.contents(parcel)));
-        system::send_together(&datagrams.socket, contents)
+        if contents.len() == 1 {
+            system::send_one_by_one(&datagrams.socket, contents)
+        } else {
+            system::send_together(&datagrams.socket, contents)
+        }
     }
 
     /// Splits the next parcel into single datagrams: if GSO is refused, each may still go by itself.

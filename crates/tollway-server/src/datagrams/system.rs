@@ -2,7 +2,7 @@
 //!
 //! | | Linux | other systems |
 //! |---|---|---|
-//! | datagrams to different peers | `sendmmsg`, up to [`TOGETHER_MAX`] in one call | `sendto`, one call each |
+//! | several datagrams to different peers | `sendmmsg`, up to [`TOGETHER_MAX`] in one call | `sendto`, one call each |
 //! | receive buffer above the system's limit | `SO_RCVBUFFORCE`, where the process may | not possible |
 //!
 //! Batches that are received together (`recvmmsg`, GRO) and segments for one peer (GSO) are the same choice inside
@@ -67,8 +67,6 @@ pub(super) fn send_together<'a>(
 pub(super) use self::send_one_by_one as send_together;
 
 /// Sends datagrams until one fails, and returns how many went out. An error is that of the first.
-// Tests compile it on Linux too, so that it does not break unseen.
-#[cfg(any(test, not(target_os = "linux")))]
 pub(super) fn send_one_by_one<'a>(
     socket: impl AsFd,
     datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])>,

@@ -5,8 +5,10 @@
 
 use std::ops::Deref;
 
+use arrayvec::ArrayVec;
 use tollway_core::{
-    Bill, BillError, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleRequest, Verb,
+    Bill, BillError, CHARGES_MAX, Charge, ChargeError, ChargeRequest, Decision, Policy, Refund, RuleRequest,
+    Verb,
 };
 
 use super::Engine;
@@ -75,6 +77,27 @@ impl Engine {
             Charges::Many(charges) => self.settle_one(&Bill::new(charges)?).await,
         };
         Ok((charges, decision))
+    }
+
+    /// Makes the decision of [`spend`](Self::spend), and keeps the charges where they are: they are not allocated, and
+    /// make the future two kilobytes large. For callers that only poll it where it is.
+    #[inline]
+    pub(crate) async fn spend_in_place(
+        &self,
+        policy: &Policy,
+        requests: &[ChargeRequest<'_>],
+    ) -> Result<Decision, LimiterError> {
+        let mut charges = ArrayVec::<_, CHARGES_MAX>::new();
+        for request in requests {
+            let charge = policy.charge_request(request)?;
+            if !charges.is_full() {
+                charges.push(charge);
+            }
+        }
+        if requests.len() > CHARGES_MAX {
+            return Err(BillError::TooLong { charges: requests.len() }.into());
+        }
+        Ok(self.settle_one(&Bill::new(&charges)?).await)
     }
 
     /// Returns the decision that [`spend`](Self::spend) would make. Takes nothing.

@@ -432,6 +432,7 @@ impl Memory {
         self.for_each_prefetched(
             ids,
             |id| self.key.hash_marked(fingerprint, id.as_ref(), limit.is_inline()),
+            // Each arm pushes: a decision in which both join would be copied from the stack.
             |id, hash| match self.settle_existing::<B>(numbers, cost, hash, now) {
                 Some(decision) => decisions.push(decision),
                 None => decisions.push(self.spend_new::<B>(limit, numbers, id.as_ref(), cost, hash, now)),
@@ -648,9 +649,10 @@ impl Memory {
 
     /// Settles a charge of a bucket that does not grow. Returns `None` if there is no such bucket.
     ///
-    /// No call that returns a decision may be on the usual path: the decision is then in registers until it is at its
-    /// place. Copying it there from the stack would be a tenth of the instructions, and a wait for the bytes of the
-    /// verdict, which cannot be read as one word so soon after they were written.
+    /// No call that returns a decision may be on the usual path, here and in the callers: the decision is then in
+    /// registers until it is at its place. The verdict and `degraded` are one byte each. A copy from the stack would
+    /// read a whole word that has just been written in parts, for which the processor waits until it is in the cache (a
+    /// store-forwarding stall).
     #[inline(always)]
     fn settle_existing<B: HasTable>(
         &self,

@@ -228,7 +228,7 @@ macro_rules! tables {
 
             /// Updates the published locations of a shard's tables, after buckets were dropped.
             fn publish_locations(&self, number: usize, tables: &mut Tables) {
-                $(self.publish_if_moved::<$bucket>(number, tables);)*
+                $(self.publish_location_if_moved::<$bucket>(number, tables);)*
                 self.publish_next_expiry(number, tables);
             }
         }
@@ -336,7 +336,8 @@ impl Shards {
         }
     }
 
-    /// Starts to fetch the cache lines of the home of `hash` and of the one behind it, where one bucket in eleven is.
+    /// Starts to fetch the cache lines of the home of `hash`, in which four buckets of five are, and of the home behind
+    /// it, in which nearly all others are.
     #[inline]
     pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
         let first = self.locations[B::TABLE_INDEX][self.number(hash)].home::<B>(hash.tag());
@@ -354,12 +355,13 @@ impl Shards {
 
     /// Updates the published location of one table of a shard, and the next expiry of the shard.
     pub(super) fn publish_location<B: HasTable>(&self, number: usize, tables: &mut Tables) {
-        self.publish_if_moved::<B>(number, tables);
+        self.publish_location_if_moved::<B>(number, tables);
         self.publish_next_expiry(number, tables);
     }
 
+    /// Updates the published location of one table of a shard, if it has one since the last time.
     #[inline]
-    fn publish_if_moved<B: HasTable>(&self, number: usize, tables: &mut Tables) {
+    fn publish_location_if_moved<B: HasTable>(&self, number: usize, tables: &mut Tables) {
         let table = B::table_mut(tables);
         // Written only if it changed: the locations of other shards are on the same cache line.
         if table.take_moved() {
@@ -438,7 +440,7 @@ impl TableLocation {
             None => (Some(&self.slots), home),
         };
         let memory = memory.unwrap_or(&self.slots).load(Ordering::Relaxed);
-        // Wrapping: a stale number of homes makes a wrong address, which is only a hint.
+        // Wrapping: it cannot overflow, and to check that would cost every request. A stale address is only a hint.
         memory.wrapping_add(home.wrapping_mul(GROUP * size_of::<B::Slot>()))
     }
 

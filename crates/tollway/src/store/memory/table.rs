@@ -5,7 +5,7 @@
 //!       [ 03 | 19 | 1f |  . | 8a | 8b | 90 | 91 | 92 | c4 | c9 |  . |  .  ]     behind its home's first slot or in it
 //! ```
 //!
-//! A home is a group of four slots: for token buckets it is one cache line, and nearly every bucket is found in it. A
+//! A home is a group of four slots: for token buckets it is one cache line, and four buckets of five are found in it. A
 //! greater tag never has an earlier home, so runs are sorted without extra work. This pays three times. A search for a
 //! missing tag ends at the first greater one. Growing is two linear passes over the same memory. And a table can grow
 //! by any factor, not only by two: it grows by an eighth, so it is always two thirds to three quarters full.
@@ -436,7 +436,7 @@ impl<B: StoredBucket> Table<B> {
 
 /// Returns the place that a tag has in a home, if it is there.
 ///
-/// All four slots are compared, with one branch that is nearly always taken. A loop that stops at the match would be
+/// All four slots are compared, with one branch that is taken four times of five. A loop that stops at the match would be
 /// mispredicted half of the time, and a misprediction waits for memory before the next request starts.
 #[inline]
 fn place_in<B: StoredBucket>(group: &[B::Slot; GROUP], tag: Tag) -> Option<usize> {
