@@ -337,7 +337,7 @@ impl Shards {
     }
 
     /// Starts to fetch the cache lines of the home of `hash`, in which four buckets of five are, and of the home behind
-    /// it, in which nearly all others are.
+    /// it, in which nearly all others are. Where homes begin in the middle of a line, the last half line is left out.
     #[inline]
     pub(super) fn prefetch_bucket<B: HasTable>(&self, hash: BucketHash) {
         let first = self.locations[B::TABLE_INDEX][self.number(hash)].home::<B>(hash.tag());
