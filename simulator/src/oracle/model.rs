@@ -47,6 +47,7 @@ pub(crate) struct Model {
     former: HashMap<LimitName, Vec<FormerNumbers>>,
     /// The entries of each user, and of everybody together.
     logs: HashMap<Option<Id>, Vec<Timestamp>>,
+    /// What has changed since the last replication. Only a store that is shared has a replica.
     changed: Vec<(LimitName, Id)>,
     changed_logs: Vec<Option<Id>>,
 }
@@ -89,7 +90,9 @@ impl Model {
                 let newest = entries.last().copied().unwrap_or_default();
                 entries.push(now.max(newest));
                 entries.retain(|entry| now.since(*entry) <= RETENTION);
-                self.changed_logs.push(log);
+                if self.sharing == Sharing::Shared {
+                    self.changed_logs.push(log);
+                }
             }
         }
         for (index, line) in lines.iter().enumerate() {
@@ -129,7 +132,7 @@ impl Model {
     /// Forgets one bucket.
     pub(crate) fn reset(&mut self, limit: LimitName, id: Id) {
         self.buckets.remove(&(limit, id));
-        self.changed.push((limit, id));
+        self.note_change((limit, id));
     }
 
     /// Takes everything that an id may have.
@@ -187,13 +190,9 @@ impl Model {
 
     /// Returns the answer to one charge alone, and changes nothing.
     pub(crate) fn peek(&self, line: &Line, now: Timestamp) -> Decision {
-        let mut peeked = Self::new(self.sharing);
-        peeked.former.clone_from(&self.former);
-        peeked.buckets.extend(
-            self.buckets.get_key_value(&(line.limit, line.id)).map(|(key, kept)| (*key, kept.clone())),
-        );
-        peeked.take_over(line);
-        peeked.alone(line, now)
+        let mut bucket = self.bucket(line);
+        bucket.take_over(self.former(line.limit), &line.algorithm);
+        bucket.spend(&line.algorithm, line.cost, now)
     }
 
     /// Returns the answer to the rule alone, for this user.
@@ -246,9 +245,16 @@ impl Model {
     }
 
     fn alone(&self, line: &Line, now: Timestamp) -> Decision {
-        let bucket = self.buckets.get(&(line.limit, line.id)).map(|kept| kept.bucket.clone());
-        let mut bucket = bucket.unwrap_or_else(|| NaiveBucket::new(&line.algorithm, self.sharing));
-        bucket.spend(&line.algorithm, line.cost, now)
+        self.bucket(line).spend(&line.algorithm, line.cost, now)
+    }
+
+    fn bucket(&self, line: &Line) -> NaiveBucket {
+        let kept = self.buckets.get(&(line.limit, line.id));
+        kept.map_or_else(|| NaiveBucket::new(&line.algorithm, self.sharing), |kept| kept.bucket.clone())
+    }
+
+    fn former(&self, limit: LimitName) -> &[FormerNumbers] {
+        self.former.get(limit).map_or(&[][..], Vec::as_slice)
     }
 
     fn spend(&mut self, line: &Line, cost: u64, now: Timestamp) {
@@ -259,11 +265,17 @@ impl Model {
 
     fn kept(&mut self, line: &Line) -> &mut Kept {
         let (key, sharing) = ((line.limit, line.id), self.sharing);
-        self.changed.push(key);
+        self.note_change(key);
         self.buckets.entry(key).or_insert_with(|| Kept {
             bucket: NaiveBucket::new(&line.algorithm, sharing),
             occupies_until: Timestamp::EPOCH,
         })
+    }
+
+    fn note_change(&mut self, key: (LimitName, Id)) {
+        if self.sharing == Sharing::Shared {
+            self.changed.push(key);
+        }
     }
 
     /// Tries every moment at which a rate may be free again.
