@@ -1,7 +1,8 @@
 //! A store as a map of naive buckets and complete logs.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
+use foldhash::{HashMap, HashMapExt};
 use tollway::core::{Algorithm, ChargeKind, Decision, Nanos, Refund, RuleDecision, Timestamp};
 
 use super::bucket::{FormerNumbers, NaiveBucket, Sharing};
@@ -38,15 +39,16 @@ pub(crate) struct Line {
 /// The user whose rule is a part of a bill, if it has one.
 pub(crate) type AskedRule = Option<Id>;
 
-/// A store that answers by definition.
+/// A store that answers by definition. Copies share what did not change since: there is one for each round of a
+/// journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     sharing: Sharing,
-    buckets: HashMap<(LimitName, Id), Kept>,
+    buckets: HashMap<(LimitName, Id), Rc<Kept>>,
     /// The numbers that each limit had before, the newest last.
-    former: HashMap<LimitName, Vec<FormerNumbers>>,
+    former: Rc<HashMap<LimitName, Vec<FormerNumbers>>>,
     /// The entries of each user, and of everybody together.
-    logs: HashMap<Option<Id>, Vec<Timestamp>>,
+    logs: HashMap<Option<Id>, Rc<Vec<Timestamp>>>,
     /// What has changed since the last replication. Only a store that is shared has a replica.
     changed: Vec<(LimitName, Id)>,
     changed_logs: Vec<Option<Id>>,
@@ -65,7 +67,7 @@ impl Model {
         Self {
             sharing,
             buckets: HashMap::new(),
-            former: HashMap::new(),
+            former: Rc::default(),
             logs: HashMap::new(),
             changed: Vec::new(),
             changed_logs: Vec::new(),
@@ -86,7 +88,7 @@ impl Model {
         let allowed = decided.unwrap_or(answer.allowed());
         if allowed && rule.is_some() {
             for log in [rule, None] {
-                let entries = self.logs.entry(log).or_default();
+                let entries = Rc::make_mut(self.logs.entry(log).or_default());
                 let newest = entries.last().copied().unwrap_or_default();
                 entries.push(now.max(newest));
                 entries.retain(|entry| now.since(*entry) <= RETENTION);
@@ -144,21 +146,23 @@ impl Model {
     /// Takes over one bucket of another store.
     pub(crate) fn adopt(&mut self, other: &Self, limit: LimitName, id: Id) {
         match other.buckets.get(&(limit, id)) {
-            Some(kept) => drop(self.buckets.insert((limit, id), kept.clone())),
+            Some(kept) => drop(self.buckets.insert((limit, id), Rc::clone(kept))),
             None => drop(self.buckets.remove(&(limit, id))),
         }
     }
 
     /// Returns true if another store has the same bucket, and not only one that gives the same answers now.
     pub(crate) fn has_bucket_of(&self, other: &Self, limit: LimitName, id: Id) -> bool {
-        let bucket = |model: &Self| model.buckets.get(&(limit, id)).map(|kept| kept.bucket.clone());
-        bucket(self) == bucket(other)
+        match (self.buckets.get(&(limit, id)), other.buckets.get(&(limit, id))) {
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other) || one.bucket == other.bucket,
+            (one, other) => one.is_none() && other.is_none(),
+        }
     }
 
     /// Returns true if another store knows the same of all users, as far as the rule counts it.
     pub(crate) fn has_logs_of(&self, other: &Self, now: Timestamp) -> bool {
         let counted = |model: &Self, user: &Option<Id>| {
-            let log = model.logs.get(user).map_or(&[][..], Vec::as_slice);
+            let log = model.logs.get(user).map_or(&[][..], |log| log.as_slice());
             log.iter().copied().filter(|entry| *entry + RULE_PERIOD > now).collect::<Vec<_>>()
         };
         self.logs.keys().chain(other.logs.keys()).all(|user| counted(self, user) == counted(other, user))
@@ -171,12 +175,13 @@ impl Model {
 
     /// Changes the numbers of a limit at this moment.
     pub(crate) fn change(&mut self, limit: LimitName, old: &Algorithm, new: &Algorithm, now: Timestamp) {
-        let former = self.former.entry(limit).or_default();
+        let former = Rc::make_mut(&mut self.former).entry(limit).or_default();
         former.push((*old, now));
         let surplus = former.len().saturating_sub(FORMER_MAX);
         former.drain(..surplus);
         for ((name, _), kept) in &mut self.buckets {
             if *name == limit {
+                let kept = Rc::make_mut(kept);
                 kept.occupies_until = kept.occupies_until.max(now + occupied_for(new));
             }
         }
@@ -204,7 +209,7 @@ impl Model {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.buckets.clear();
-        self.former.clear();
+        self.former = Rc::default();
         self.logs.clear();
     }
 
@@ -227,7 +232,7 @@ impl Model {
     pub(crate) fn replicate(&mut self, replica: &mut Self) {
         for key in self.changed.drain(..) {
             match self.buckets.get(&key) {
-                Some(kept) => drop(replica.buckets.insert(key, kept.clone())),
+                Some(kept) => drop(replica.buckets.insert(key, Rc::clone(kept))),
                 None => drop(replica.buckets.remove(&key)),
             }
         }
@@ -238,9 +243,11 @@ impl Model {
 
     /// Converts the bucket of a line to the numbers that its limit has now.
     fn take_over(&mut self, line: &Line) {
-        if let Some(kept) = self.buckets.get_mut(&(line.limit, line.id)) {
+        if let Some(kept) = self.buckets.get_mut(&(line.limit, line.id))
+            && kept.bucket.is_outdated(&line.algorithm)
+        {
             let former = self.former.get(line.limit).map_or(&[][..], Vec::as_slice);
-            kept.bucket.take_over(former, &line.algorithm);
+            Rc::make_mut(kept).bucket.take_over(former, &line.algorithm);
         }
     }
 
@@ -266,10 +273,11 @@ impl Model {
     fn kept(&mut self, line: &Line) -> &mut Kept {
         let (key, sharing) = ((line.limit, line.id), self.sharing);
         self.note_change(key);
-        self.buckets.entry(key).or_insert_with(|| Kept {
-            bucket: NaiveBucket::new(&line.algorithm, sharing),
-            occupies_until: Timestamp::EPOCH,
-        })
+        let kept = self.buckets.entry(key).or_insert_with(|| {
+            let bucket = NaiveBucket::new(&line.algorithm, sharing);
+            Rc::new(Kept { bucket, occupies_until: Timestamp::EPOCH })
+        });
+        Rc::make_mut(kept)
     }
 
     fn note_change(&mut self, key: (LimitName, Id)) {
@@ -282,7 +290,7 @@ impl Model {
     fn ruling(&self, user: Id, now: Timestamp) -> RuleDecision {
         let log = |of_user: bool| {
             let key = of_user.then_some(user);
-            self.logs.get(&key).map_or(&[][..], Vec::as_slice)
+            self.logs.get(&key).map_or(&[][..], |log| log.as_slice())
         };
         let limits = |at: Timestamp| {
             RATES.iter().any(|(of_user, count, period)| {
