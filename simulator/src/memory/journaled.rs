@@ -618,6 +618,7 @@ impl JournaledProcess {
         }
         self.marker = marker;
         let version = self.copies[place.unwrap_or(copies.end - 1)].version;
+        let newest = self.copies[copies.end - 1].version;
         let candidates = self.candidates(copies.clone(), version, began, numbers);
         let is_whole = |candidate: &&Candidate| {
             Some(candidate.at) == place && answers.iter().all(|answer| answer.is_of(&candidate.model, began))
@@ -628,13 +629,17 @@ impl JournaledProcess {
             } else {
                 "found as it was before"
             });
+            // A snapshot may also have newer numbers than the copy, and buckets that were written under them.
+            let newer = (version + 1..=newest)
+                .flat_map(|version| self.candidates(copies.clone(), version, began, numbers));
+            let newer: Vec<_> = newer.collect();
+            let others: Vec<_> = candidates.iter().chain(&newer).collect();
             (self.process.model, self.process.ledger) = (whole.model.clone(), whole.ledger.clone());
             self.copies.truncate(whole.at + 1);
             self.versions.truncate(version + 1);
-            self.not_known(whole, &candidates, &answers, began)
+            self.not_known(whole, &others, &answers, began)
         } else {
             history.count("found in parts");
-            let newest = self.copies[copies.end - 1].version;
             let mut found = (version..=newest).map(|version| {
                 let candidates = self.candidates(copies.clone(), version, began, numbers);
                 (version, self.find_each(&candidates, place, &answers, began))
@@ -678,7 +683,7 @@ impl JournaledProcess {
     fn not_known(
         &mut self,
         found: &Candidate,
-        candidates: &[Candidate],
+        candidates: &[&Candidate],
         answers: &[Answer],
         began: Timestamp,
     ) -> Vec<Line> {
