@@ -408,6 +408,10 @@ impl JournaledProcess {
     /// Checks that a disk which works again is used again.
     fn watch(&mut self, now: Timestamp, history: &mut History) {
         let Some(journal) = self.journal.as_ref().filter(|_| !self.is_broken) else { return };
+        // Nearly always: the figures of a journal are many.
+        if self.frozen.is_none() && self.killed.is_none() && self.must_recover.is_none() {
+            return;
+        }
         let stats = journal.stats();
         if stats.failing_since.is_some() {
             self.healthy_since = None;
@@ -614,6 +618,7 @@ impl JournaledProcess {
         }
         self.marker = marker;
         let version = self.copies[place.unwrap_or(copies.end - 1)].version;
+        let newest = self.copies[copies.end - 1].version;
         let candidates = self.candidates(copies.clone(), version, began, numbers);
         let is_whole = |candidate: &&Candidate| {
             Some(candidate.at) == place && answers.iter().all(|answer| answer.is_of(&candidate.model, began))
@@ -624,13 +629,17 @@ impl JournaledProcess {
             } else {
                 "found as it was before"
             });
+            // A snapshot may also have newer numbers than the copy, and buckets that were written under them.
+            let newer = (version + 1..=newest)
+                .flat_map(|version| self.candidates(copies.clone(), version, began, numbers));
+            let newer: Vec<_> = newer.collect();
+            let others: Vec<_> = candidates.iter().chain(&newer).collect();
             (self.process.model, self.process.ledger) = (whole.model.clone(), whole.ledger.clone());
             self.copies.truncate(whole.at + 1);
             self.versions.truncate(version + 1);
-            self.not_known(whole, &candidates, &answers, began)
+            self.not_known(whole, &others, &answers, began)
         } else {
             history.count("found in parts");
-            let newest = self.copies[copies.end - 1].version;
             let mut found = (version..=newest).map(|version| {
                 let candidates = self.candidates(copies.clone(), version, began, numbers);
                 (version, self.find_each(&candidates, place, &answers, began))
@@ -674,7 +683,7 @@ impl JournaledProcess {
     fn not_known(
         &mut self,
         found: &Candidate,
-        candidates: &[Candidate],
+        candidates: &[&Candidate],
         answers: &[Answer],
         began: Timestamp,
     ) -> Vec<Line> {
@@ -734,17 +743,18 @@ impl JournaledProcess {
 
     /// Asks the process about everything.
     fn answers(&self, numbers: &Numbers) -> Vec<Answer> {
-        let (engine, mut answers) = (&self.process.engine, Vec::new());
+        let (engine, mut answers) = (&self.process.engine, Vec::with_capacity(2_048));
         let policy = engine.policy();
         for id in 0..self.process.ids {
             for limit in LIMITS {
-                let most = numbers.of(limit).cost_max().min(20);
-                for cost in 0..=most {
-                    let (line, bytes) = (line(limit, id, cost, numbers), id_bytes(id));
-                    let charge = policy.charge(limit, &bytes, cost).expect("a valid charge");
-                    let found = block_on(engine.check_bills(&[Bill::one(&charge)]));
-                    answers.push(Answer { line: Some(line), user: None, found: found[0] });
-                }
+                let bytes = id_bytes(id);
+                let costs = 0..=numbers.of(limit).cost_max().min(20);
+                let charge = |cost| policy.charge(limit, &bytes, cost).expect("a valid charge");
+                let charges: Vec<_> = costs.clone().map(charge).collect();
+                let bills: Vec<_> = charges.iter().map(Bill::one).collect();
+                let found = block_on(engine.check_bills(&bills));
+                let lines = costs.map(|cost| Some(line(limit, id, cost, numbers)));
+                answers.extend(lines.zip(found).map(|(line, found)| Answer { line, user: None, found }));
             }
         }
         for user in 0..3 {

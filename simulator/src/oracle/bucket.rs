@@ -81,6 +81,11 @@ impl NaiveBucket {
         }
     }
 
+    /// Returns true if the numbers that its limit has now are to be taken over.
+    pub(super) fn is_outdated(&self, algorithm: &Algorithm) -> bool {
+        matches!((self, algorithm), (Self::TokenBucket(own), Algorithm::TokenBucket(numbers)) if own.numbers != *numbers)
+    }
+
     /// Takes over the numbers that its limit has now, if one process has the bucket.
     pub(super) fn take_over(&mut self, former: &[FormerNumbers], algorithm: &Algorithm) {
         if let (Self::TokenBucket(own), Algorithm::TokenBucket(numbers)) = (self, algorithm) {
@@ -114,14 +119,12 @@ pub(super) struct OwnTokenBucket {
 impl OwnTokenBucket {
     fn take_over(&mut self, former: &[FormerNumbers], numbers: &TokenBucket) {
         let is_unit_of = |other: &TokenBucket| unit(other) == unit(&self.numbers);
-        let former: Vec<_> = former
-            .iter()
-            .filter_map(|(algorithm, until)| match algorithm {
+        if !is_unit_of(numbers) {
+            let former = former.iter().filter_map(|(algorithm, until)| match algorithm {
                 Algorithm::TokenBucket(numbers) => Some((numbers, *until)),
                 _ => None,
-            })
-            .collect();
-        if !is_unit_of(numbers) {
+            });
+            let former: Vec<_> = former.collect();
             match former.iter().rposition(|(numbers, _)| is_unit_of(numbers)) {
                 Some(index) => {
                     let later = former[index + 1..].iter().map(|(numbers, _)| *numbers).chain([numbers]);

@@ -3,8 +3,9 @@
 //! Adding up every interval would take ever longer. A bucket that leaks at the rate is above the burst exactly if some
 //! interval that ends now has seen more than its burst and its rate allow.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
+use foldhash::HashMap;
 use tollway::core::algorithm::TokenBucket;
 use tollway::core::{Algorithm, Timestamp};
 
@@ -17,7 +18,8 @@ const CHANGES_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     ids: HashMap<(LimitName, Id), Grants>,
-    changes: HashMap<LimitName, Changes>,
+    /// Shared with the copies, of which there is one for each round of a journal.
+    changes: Rc<HashMap<LimitName, Changes>>,
 }
 
 /// The changes of one limit.
@@ -28,6 +30,8 @@ struct Changes {
     /// The last of them, with the numbers that the limit has from then on.
     last: Vec<(i128, TokenBucket)>,
 }
+
+static NO_CHANGES: Changes = Changes { count: 0, last: Vec::new() };
 
 /// The units that one id was granted and that have not leaked yet, in nanoseconds of its rate.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +102,7 @@ impl Ledger {
     /// back before an id is seen again find it as though they had never been away.
     pub(crate) fn change(&mut self, limit: LimitName, algorithm: &Algorithm, now: Timestamp) {
         let Algorithm::TokenBucket(numbers) = algorithm else { return };
-        let changes = self.changes.entry(limit).or_default();
+        let changes = Rc::make_mut(&mut self.changes).entry(limit).or_default();
         changes.count += 1;
         changes.last.push((now.as_nanos().into(), *numbers));
         let surplus = changes.last.len().saturating_sub(CHANGES_MAX);
@@ -130,7 +134,7 @@ impl Ledger {
     /// Returns the grants of an id as they are now, under these numbers.
     fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Grants {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));
-        let changes = self.changes.entry(key.0).or_default();
+        let changes = self.changes.get(key.0).unwrap_or(&NO_CHANGES);
         let new = Grants { level: 0, at: now, changes: changes.count, unit, unsafe_level: 0 };
         let grants = self.ids.entry(key).or_insert(new);
         let later = (changes.count - grants.changes).min(changes.last.len());

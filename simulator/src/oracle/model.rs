@@ -1,7 +1,8 @@
 //! A store as a map of naive buckets and complete logs.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
+use foldhash::{HashMap, HashMapExt};
 use tollway::core::{Algorithm, ChargeKind, Decision, Nanos, Refund, RuleDecision, Timestamp};
 
 use super::bucket::{FormerNumbers, NaiveBucket, Sharing};
@@ -38,15 +39,17 @@ pub(crate) struct Line {
 /// The user whose rule is a part of a bill, if it has one.
 pub(crate) type AskedRule = Option<Id>;
 
-/// A store that answers by definition.
+/// A store that answers by definition. Copies share what did not change since: there is one for each round of a
+/// journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     sharing: Sharing,
-    buckets: HashMap<(LimitName, Id), Kept>,
+    buckets: HashMap<(LimitName, Id), Rc<Kept>>,
     /// The numbers that each limit had before, the newest last.
-    former: HashMap<LimitName, Vec<FormerNumbers>>,
+    former: Rc<HashMap<LimitName, Vec<FormerNumbers>>>,
     /// The entries of each user, and of everybody together.
-    logs: HashMap<Option<Id>, Vec<Timestamp>>,
+    logs: HashMap<Option<Id>, Rc<Vec<Timestamp>>>,
+    /// What has changed since the last replication. Only a store that is shared has a replica.
     changed: Vec<(LimitName, Id)>,
     changed_logs: Vec<Option<Id>>,
 }
@@ -64,7 +67,7 @@ impl Model {
         Self {
             sharing,
             buckets: HashMap::new(),
-            former: HashMap::new(),
+            former: Rc::default(),
             logs: HashMap::new(),
             changed: Vec::new(),
             changed_logs: Vec::new(),
@@ -85,11 +88,13 @@ impl Model {
         let allowed = decided.unwrap_or(answer.allowed());
         if allowed && rule.is_some() {
             for log in [rule, None] {
-                let entries = self.logs.entry(log).or_default();
+                let entries = Rc::make_mut(self.logs.entry(log).or_default());
                 let newest = entries.last().copied().unwrap_or_default();
                 entries.push(now.max(newest));
                 entries.retain(|entry| now.since(*entry) <= RETENTION);
-                self.changed_logs.push(log);
+                if self.sharing == Sharing::Shared {
+                    self.changed_logs.push(log);
+                }
             }
         }
         for (index, line) in lines.iter().enumerate() {
@@ -129,7 +134,7 @@ impl Model {
     /// Forgets one bucket.
     pub(crate) fn reset(&mut self, limit: LimitName, id: Id) {
         self.buckets.remove(&(limit, id));
-        self.changed.push((limit, id));
+        self.note_change((limit, id));
     }
 
     /// Takes everything that an id may have.
@@ -141,21 +146,23 @@ impl Model {
     /// Takes over one bucket of another store.
     pub(crate) fn adopt(&mut self, other: &Self, limit: LimitName, id: Id) {
         match other.buckets.get(&(limit, id)) {
-            Some(kept) => drop(self.buckets.insert((limit, id), kept.clone())),
+            Some(kept) => drop(self.buckets.insert((limit, id), Rc::clone(kept))),
             None => drop(self.buckets.remove(&(limit, id))),
         }
     }
 
     /// Returns true if another store has the same bucket, and not only one that gives the same answers now.
     pub(crate) fn has_bucket_of(&self, other: &Self, limit: LimitName, id: Id) -> bool {
-        let bucket = |model: &Self| model.buckets.get(&(limit, id)).map(|kept| kept.bucket.clone());
-        bucket(self) == bucket(other)
+        match (self.buckets.get(&(limit, id)), other.buckets.get(&(limit, id))) {
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other) || one.bucket == other.bucket,
+            (one, other) => one.is_none() && other.is_none(),
+        }
     }
 
     /// Returns true if another store knows the same of all users, as far as the rule counts it.
     pub(crate) fn has_logs_of(&self, other: &Self, now: Timestamp) -> bool {
         let counted = |model: &Self, user: &Option<Id>| {
-            let log = model.logs.get(user).map_or(&[][..], Vec::as_slice);
+            let log = model.logs.get(user).map_or(&[][..], |log| log.as_slice());
             log.iter().copied().filter(|entry| *entry + RULE_PERIOD > now).collect::<Vec<_>>()
         };
         self.logs.keys().chain(other.logs.keys()).all(|user| counted(self, user) == counted(other, user))
@@ -168,12 +175,13 @@ impl Model {
 
     /// Changes the numbers of a limit at this moment.
     pub(crate) fn change(&mut self, limit: LimitName, old: &Algorithm, new: &Algorithm, now: Timestamp) {
-        let former = self.former.entry(limit).or_default();
+        let former = Rc::make_mut(&mut self.former).entry(limit).or_default();
         former.push((*old, now));
         let surplus = former.len().saturating_sub(FORMER_MAX);
         former.drain(..surplus);
         for ((name, _), kept) in &mut self.buckets {
             if *name == limit {
+                let kept = Rc::make_mut(kept);
                 kept.occupies_until = kept.occupies_until.max(now + occupied_for(new));
             }
         }
@@ -187,13 +195,9 @@ impl Model {
 
     /// Returns the answer to one charge alone, and changes nothing.
     pub(crate) fn peek(&self, line: &Line, now: Timestamp) -> Decision {
-        let mut peeked = Self::new(self.sharing);
-        peeked.former.clone_from(&self.former);
-        peeked.buckets.extend(
-            self.buckets.get_key_value(&(line.limit, line.id)).map(|(key, kept)| (*key, kept.clone())),
-        );
-        peeked.take_over(line);
-        peeked.alone(line, now)
+        let mut bucket = self.bucket(line);
+        bucket.take_over(self.former(line.limit), &line.algorithm);
+        bucket.spend(&line.algorithm, line.cost, now)
     }
 
     /// Returns the answer to the rule alone, for this user.
@@ -205,7 +209,7 @@ impl Model {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.buckets.clear();
-        self.former.clear();
+        self.former = Rc::default();
         self.logs.clear();
     }
 
@@ -228,7 +232,7 @@ impl Model {
     pub(crate) fn replicate(&mut self, replica: &mut Self) {
         for key in self.changed.drain(..) {
             match self.buckets.get(&key) {
-                Some(kept) => drop(replica.buckets.insert(key, kept.clone())),
+                Some(kept) => drop(replica.buckets.insert(key, Rc::clone(kept))),
                 None => drop(replica.buckets.remove(&key)),
             }
         }
@@ -239,16 +243,25 @@ impl Model {
 
     /// Converts the bucket of a line to the numbers that its limit has now.
     fn take_over(&mut self, line: &Line) {
-        if let Some(kept) = self.buckets.get_mut(&(line.limit, line.id)) {
+        if let Some(kept) = self.buckets.get_mut(&(line.limit, line.id))
+            && kept.bucket.is_outdated(&line.algorithm)
+        {
             let former = self.former.get(line.limit).map_or(&[][..], Vec::as_slice);
-            kept.bucket.take_over(former, &line.algorithm);
+            Rc::make_mut(kept).bucket.take_over(former, &line.algorithm);
         }
     }
 
     fn alone(&self, line: &Line, now: Timestamp) -> Decision {
-        let bucket = self.buckets.get(&(line.limit, line.id)).map(|kept| kept.bucket.clone());
-        let mut bucket = bucket.unwrap_or_else(|| NaiveBucket::new(&line.algorithm, self.sharing));
-        bucket.spend(&line.algorithm, line.cost, now)
+        self.bucket(line).spend(&line.algorithm, line.cost, now)
+    }
+
+    fn bucket(&self, line: &Line) -> NaiveBucket {
+        let kept = self.buckets.get(&(line.limit, line.id));
+        kept.map_or_else(|| NaiveBucket::new(&line.algorithm, self.sharing), |kept| kept.bucket.clone())
+    }
+
+    fn former(&self, limit: LimitName) -> &[FormerNumbers] {
+        self.former.get(limit).map_or(&[][..], Vec::as_slice)
     }
 
     fn spend(&mut self, line: &Line, cost: u64, now: Timestamp) {
@@ -259,18 +272,25 @@ impl Model {
 
     fn kept(&mut self, line: &Line) -> &mut Kept {
         let (key, sharing) = ((line.limit, line.id), self.sharing);
-        self.changed.push(key);
-        self.buckets.entry(key).or_insert_with(|| Kept {
-            bucket: NaiveBucket::new(&line.algorithm, sharing),
-            occupies_until: Timestamp::EPOCH,
-        })
+        self.note_change(key);
+        let kept = self.buckets.entry(key).or_insert_with(|| {
+            let bucket = NaiveBucket::new(&line.algorithm, sharing);
+            Rc::new(Kept { bucket, occupies_until: Timestamp::EPOCH })
+        });
+        Rc::make_mut(kept)
+    }
+
+    fn note_change(&mut self, key: (LimitName, Id)) {
+        if self.sharing == Sharing::Shared {
+            self.changed.push(key);
+        }
     }
 
     /// Tries every moment at which a rate may be free again.
     fn ruling(&self, user: Id, now: Timestamp) -> RuleDecision {
         let log = |of_user: bool| {
             let key = of_user.then_some(user);
-            self.logs.get(&key).map_or(&[][..], Vec::as_slice)
+            self.logs.get(&key).map_or(&[][..], |log| log.as_slice())
         };
         let limits = |at: Timestamp| {
             RATES.iter().any(|(of_user, count, period)| {

@@ -236,11 +236,15 @@ impl Engine {
 
     /// Forgets the buckets of the charges.
     pub async fn reset_charges(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
-        // With a shared store, memory has the buckets of local decisions made while that store was unreachable.
-        self.reset_in_memory(charges);
         match &self.redis {
-            None => self.kept(Ok(())).await,
-            Some(redis) => redis.reset(charges).await,
+            None => {
+                self.reset_in_memory(charges);
+                self.kept(Ok(())).await
+            }
+            Some(redis) => {
+                charges.iter().for_each(|charge| failure::reset(charge, &self.parts.memory));
+                redis.reset(charges).await
+            }
         }
     }
 

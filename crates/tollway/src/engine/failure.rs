@@ -67,6 +67,11 @@ pub(super) fn resolve(bill: &RuleBill<'_>, memory: &Memory, now: Timestamp) -> R
     settle(&Bill::rule(bill), memory, now).into()
 }
 
+/// Removes the bucket that this process has for a charge, if it has decided by itself.
+pub(super) fn reset(charge: &Charge<'_>, memory: &Memory) {
+    memory.reset(&charge.held_to(local_numbers(charge).as_ref()));
+}
+
 fn decide(bill: &Bill<'_>, ask: impl FnOnce(&Bill<'_>, &mut Vec<Decision>)) -> Decision {
     let (charges, rules) = (bill.charges(), bill.rules());
     let of_rule = |rule: &RuleBill<'_>| rule.limit().on_store_failure();
@@ -202,6 +207,16 @@ mod tests {
             assert_eq!(rulings.map(|ruling| ruling.verdict), expected);
             assert!(rulings.iter().all(|ruling| ruling.degraded));
         }
+    }
+
+    #[test]
+    fn a_reset_gives_back_what_the_share_had() {
+        let policy = Config::parse(LIMITS, "limits").unwrap().policy;
+        let (memory, charge) = (Memory::new(100), policy.charge("Local", b"id", 2).unwrap());
+        let verdict = || settle(&Bill::one(&charge), &memory, Timestamp::EPOCH).verdict;
+        assert_eq!([verdict(), verdict()], [Verdict::Allow, Verdict::Deny]);
+        reset(&charge, &memory);
+        assert_eq!(verdict(), Verdict::Allow);
     }
 
     #[test]
