@@ -237,3 +237,40 @@ fn strictest<'d>(answers: impl Iterator<Item = (usize, &'d Decision)>) -> Option
 fn any_denies(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
     answers.reduce(Decision::stricter)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limit;
+
+    #[test]
+    fn an_expression_denies_as_its_parts_do() {
+        let or = |parts: &[usize]| Expression::Or(parts.iter().copied().map(Expression::Charge).collect());
+        let and = |parts: &[usize]| Expression::And(parts.iter().copied().map(Expression::Charge).collect());
+        for (expression, denied, denies) in [
+            (Expression::Charge(1), &[1][..], true),
+            (Expression::Charge(1), &[0, 2], false),
+            (or(&[0, 1]), &[1], true),
+            (or(&[0, 1]), &[2], false),
+            (or(&[]), &[0], false),
+            (and(&[0, 1]), &[0, 1], true),
+            (and(&[0, 1]), &[1], false),
+            (and(&[]), &[], true),
+            (Expression::Or(vec![and(&[0, 1]), and(&[2])]), &[2], true),
+        ] {
+            let is_denied = |charge| denied.contains(&charge);
+            assert_eq!(expression.denies(&is_denied), denies, "{expression:?} {denied:?}");
+        }
+    }
+
+    #[test]
+    fn a_bill_keeps_its_expression_with_other_parts() {
+        let limit = Limit::new("A").unwrap();
+        let charges = [Charge::new(&limit, b"a", 1).unwrap()];
+        let bill = Bill::new(&charges).unwrap();
+        assert_eq!(bill.expression(), None);
+        let expression = Expression::And(vec![Expression::Charge(0)]);
+        let bill = bill.denied_by(&expression).unwrap();
+        assert_eq!(bill.with_parts(&charges, &[]).expression(), Some(&expression));
+    }
+}
