@@ -606,6 +606,7 @@ mod tests {
         assert!(!tree.is_empty() && DescriptorTree::default().is_empty());
         let is_of_descriptor = policy.limits().iter().map(|limit| is_descriptor_limit(limit.name()));
         assert_eq!(is_of_descriptor.collect::<Vec<_>>(), [false, false, true, true, true, true]);
+        assert_eq!(policy.limit("envoy/shop/account").map(Limit::index), Some(5));
     }
 
     #[test]
