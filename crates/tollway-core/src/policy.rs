@@ -484,6 +484,19 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_the_same_if_every_byte_is() {
+        for length in 0..=20 {
+            let text = vec![b'a'; length];
+            assert!(same(&text, &text.clone()) && !same(&text, &vec![b'a'; length + 1]), "{length}");
+            for at in 0..length {
+                let mut other = text.clone();
+                other[at] = b'b';
+                assert!(!same(&text, &other), "{length} {at}");
+            }
+        }
+    }
+
+    #[test]
     fn limits_that_fall_on_one_place_of_the_index_are_told_apart() {
         for place in 0..8 {
             let names = (0_u32..).map(|number| format!("a{number}"));
