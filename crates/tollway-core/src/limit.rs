@@ -512,7 +512,7 @@ mod tests {
     }
 
     fn limit(secs: u64, burst: u64) -> Limit {
-        Limit::new("A").unwrap().with_default(one_every(secs, burst))
+        Limit::new("A").unwrap().with_number(3).with_default(one_every(secs, burst))
     }
 
     fn policy(limit: Limit) -> Policy {
@@ -554,6 +554,7 @@ mod tests {
             ["7:a.com", "7:b.com", "8:b.com", "9:b.com", "7"]
                 .map(|id| limit.algorithm_for(id.as_bytes()).unwrap().cost_max())
         };
+        assert_eq!(overridden(IdFormat::RegIdDomain, ["7", "8", "9"]), [10, 10, 11, 12, 10]);
         assert_eq!(overridden(IdFormat::RegIdDomain, ["7", "8", "7:b.com"]), [10, 12, 11, 1, 10]);
         assert_eq!(overridden(IdFormat::RegIdDomain, ["7:a.com", "7:b.com", "7"]), [10, 11, 1, 1, 12]);
         assert_eq!(overridden(IdFormat::Any, ["7", "8", "7:b.com"]), [1, 12, 1, 1, 10]);
@@ -604,8 +605,10 @@ mod tests {
         let second = policy(limit(10, 10)).replacing(&first, at(102));
         // What was spent by the change is full again when the slower numbers have filled a bucket.
         for (now, versions) in [(at(202) - Nanos::new(1), 2), (at(202), 1)] {
-            let third = policy(limit(10, 10)).replacing(&second, now);
-            assert_eq!(third.limits()[0].numbers(now).len(), versions, "{now}");
+            for (secs, changes) in [(10, 0), (5, 1)] {
+                let third = policy(limit(secs, 10)).replacing(&second, now);
+                assert_eq!(third.limits()[0].numbers(now).len(), versions + changes, "{now} {secs}");
+            }
         }
         let kept = second.former_buckets();
         for (expires_at, dropped_at) in [(102, 102), (103, 202), (112, 202), (113, 113)] {
@@ -621,34 +624,43 @@ mod tests {
         let versions = changed.limits()[0].numbers(at(20));
         let until: Vec<_> = versions.iter().map(|version| version.until).collect();
         assert_eq!(until, [5, 6, 7, 8, 9, 10, 11, 12, 20].map(at));
+        let versions = &changed.limits()[0].former;
+        assert!(versions.iter().all(|version| version.limit.former.is_empty()), "none keeps those before it");
     }
 
     #[test]
     fn a_process_that_starts_with_other_numbers_finds_the_buckets_of_the_one_before() {
-        let mut buckets = Buckets::default();
-        let first = policy(limit(1, 10));
-        let mut changed = limit(10, 10).with_ids(IdFormat::RegIdDomain);
-        changed.add_override(b"7", one_every(20, 10)).unwrap();
-        let second = policy(changed).replacing(&first, at(102));
-        assert_eq!(buckets.spend(&first, 6, at(100)), Some(4));
+        // Under the override one of the four that were used came back until the process started, else two.
+        for (format, left) in [(IdFormat::RegIdDomain, 6), (IdFormat::Any, 7)] {
+            let mut buckets = Buckets::default();
+            let first = policy(limit(1, 10).with_ids(format));
+            let mut changed = limit(10, 10).with_ids(format);
+            changed.add_override(b"7", one_every(20, 10)).unwrap();
+            let second = policy(changed).replacing(&first, at(102));
+            assert_eq!(buckets.spend(&first, 6, at(100)), Some(4));
+            let numbers = second.limits()[0].numbers(second.since());
+            let limit = limit(2, 10).with_ids(format);
+            let third = policy(limit).following(|name| (name == "A").then(|| numbers.clone()), at(122));
+            assert_eq!(buckets.spend(&third, 1, at(122)), Some(left), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_former_numbers_are_those_of_the_process_before_unless_they_are_the_same() {
+        let second = policy(limit(10, 10)).replacing(&policy(limit(1, 10)), at(102));
         let numbers = second.limits()[0].numbers(second.since());
-        let follow =
-            |limit: Limit, now| policy(limit).following(|name| (name == "A").then(|| numbers.clone()), now);
-        // One of the four that were used came back under the override, until the process started.
-        let third = follow(limit(2, 10).with_ids(IdFormat::RegIdDomain), at(122));
-        assert_eq!(third.since(), at(122));
-        assert_eq!(buckets.spend(&third, 1, at(122)), Some(6));
-        // The newest numbers are those of the process, unless it has them already.
+        let follow = |secs, now| policy(limit(secs, 10)).following(|_| Some(numbers.clone()), now);
         let until = |policy: &Policy| {
             let versions = policy.limits()[0].numbers(at(130));
             versions.iter().map(|version| version.until).collect::<Vec<_>>()
         };
-        assert_eq!(until(&third), [at(102), at(122), at(130)]);
-        assert_eq!(until(&follow(second.limits()[0].clone(), at(122))), [at(102), at(130)]);
-        let early = follow(limit(2, 10), at(90));
+        assert_eq!(until(&follow(2, at(122))), [102, 122, 130].map(at));
+        assert_eq!(until(&follow(10, at(122))), [102, 130].map(at));
+        assert_eq!(follow(2, at(122)).since(), at(122));
+        let early = follow(2, at(90));
         assert_eq!(
             (early.since(), until(&early)),
-            (at(102), vec![at(90), at(90), at(130)]),
+            (at(102), [90, 90, 130].map(at).to_vec()),
             "a clock set back"
         );
         let unknown = policy(limit(2, 10)).following(|_| None, at(122));
@@ -717,6 +729,9 @@ mod tests {
             numbers.overrides.iter().map(|(id, numbers)| (&**id, numbers.fill_time())).collect();
         assert_eq!(ids, [(&b"a"[..], Nanos::from_secs(20)), (b"b", Nanos::from_secs(10))]);
         assert_eq!(Limit::new("A").unwrap().numbers(at(5))[0].fill_time, Nanos::ZERO);
+        let started = policy(limit(1, 10)).following(|_| Some(first.numbers(at(5))), at(6));
+        let fill_times = started.limits()[0].numbers(at(7)).into_iter().map(|numbers| numbers.fill_time);
+        assert_eq!(fill_times.collect::<Vec<_>>(), [60, 10].map(Nanos::from_secs));
     }
 
     #[test]

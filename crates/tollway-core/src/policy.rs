@@ -437,6 +437,7 @@ mod tests {
     use crate::domain::Logic;
     use crate::id::IdFormat;
     use crate::keys::{KeyMatcher, KeyRule};
+    use crate::limit::AfterCrash;
     use crate::rule::RuleLimit;
 
     #[test]
@@ -462,6 +463,15 @@ mod tests {
         ] {
             assert_eq!(Limit::new(name).unwrap().fingerprint(), number, "{name}");
         }
+        let strict = Limit::new("All").unwrap().with_after_crash(AfterCrash::Strict);
+        let policy = Policy::new(vec![strict]).unwrap();
+        let policy = policy.after_loss(LostBuckets { epoch: 2, at: Timestamp::EPOCH });
+        assert_eq!(policy.limits()[0].bucket_base(), 0x9bf9_28f2_2270_08a8);
+        let domain = Domain::new("web", Vec::new(), Logic::Gcra).unwrap();
+        assert_eq!(
+            [0, 3].map(|rule| domain.fingerprint(rule)),
+            [0x6745_ea5c_9f3f_b26b, 0xbde3_8770_e2e0_c654]
+        );
     }
 
     #[test]
