@@ -242,6 +242,7 @@ fn any_denies(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
 mod tests {
     use super::*;
     use crate::limit::Limit;
+    use crate::rule::{KeyedRule, RuleLimit};
 
     #[test]
     fn an_expression_denies_as_its_parts_do() {
@@ -272,5 +273,22 @@ mod tests {
         let expression = Expression::And(vec![Expression::Charge(0)]);
         let bill = bill.denied_by(&expression).unwrap();
         assert_eq!(bill.with_parts(&charges, &[]).expression(), Some(&expression));
+    }
+
+    #[test]
+    fn a_charge_decides_for_its_bill_if_it_spends_and_is_all_that_the_bill_has() {
+        let limit = Limit::new("A").unwrap();
+        let charge = |id: &'static str, kind| Charge::new(&limit, id.as_bytes(), 1).unwrap().with_kind(kind);
+        let single = |bill: Bill<'_>| bill.single().map(|charge| charge.id().to_vec());
+        for (kind, expected) in ChargeKind::ALL.into_iter().zip([Some(b"a".to_vec()), None, None]) {
+            assert_eq!(single(Bill::one(&charge("a", kind))), expected, "{kind:?}");
+        }
+        let charges = ["a", "b"].map(|id| charge(id, ChargeKind::Spend));
+        assert_eq!(single(Bill::new(&charges).unwrap()), None);
+        let expression = Expression::Charge(0);
+        assert_eq!(single(Bill::one(&charges[0]).denied_by(&expression).unwrap()), None);
+        let rule = KeyedRule::new(RuleLimit::new("1/s".parse().unwrap()), "", "key");
+        let rules = [rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap()];
+        assert_eq!(single(Bill::with_rules(&charges[..1], &rules).unwrap()), None);
     }
 }
