@@ -241,3 +241,58 @@ fn mildest(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
 fn any_denies(answers: impl Iterator<Item = Decision>) -> Option<Decision> {
     answers.reduce(Decision::stricter)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limit;
+    use crate::rule::{KeyedRule, RuleLimit};
+
+    #[test]
+    fn an_expression_denies_as_its_parts_do() {
+        let or = |parts: &[usize]| Expression::Or(parts.iter().copied().map(Expression::Charge).collect());
+        let and = |parts: &[usize]| Expression::And(parts.iter().copied().map(Expression::Charge).collect());
+        for (expression, denied, denies) in [
+            (Expression::Charge(1), &[1][..], true),
+            (Expression::Charge(1), &[0, 2], false),
+            (or(&[0, 1]), &[1], true),
+            (or(&[0, 1]), &[2], false),
+            (or(&[]), &[0], false),
+            (and(&[0, 1]), &[0, 1], true),
+            (and(&[0, 1]), &[1], false),
+            (and(&[]), &[], true),
+            (Expression::Or(vec![and(&[0, 1]), and(&[2])]), &[2], true),
+        ] {
+            let is_denied = |charge| denied.contains(&charge);
+            assert_eq!(expression.denies(&is_denied), denies, "{expression:?} {denied:?}");
+        }
+    }
+
+    #[test]
+    fn a_bill_keeps_its_expression_with_other_parts() {
+        let limit = Limit::new("A").unwrap();
+        let charges = [Charge::new(&limit, b"a", 1).unwrap()];
+        let bill = Bill::new(&charges).unwrap();
+        assert_eq!(bill.expression(), None);
+        let expression = Expression::And(vec![Expression::Charge(0)]);
+        let bill = bill.denied_by(&expression).unwrap();
+        assert_eq!(bill.with_parts(&charges, &[]).expression(), Some(&expression));
+    }
+
+    #[test]
+    fn a_charge_decides_for_its_bill_if_it_spends_and_is_all_that_the_bill_has() {
+        let limit = Limit::new("A").unwrap();
+        let charge = |id: &'static str, kind| Charge::new(&limit, id.as_bytes(), 1).unwrap().with_kind(kind);
+        let single = |bill: Bill<'_>| bill.single().map(|charge| charge.id().to_vec());
+        for (kind, expected) in ChargeKind::ALL.into_iter().zip([Some(b"a".to_vec()), None, None]) {
+            assert_eq!(single(Bill::one(&charge("a", kind))), expected, "{kind:?}");
+        }
+        let charges = ["a", "b"].map(|id| charge(id, ChargeKind::Spend));
+        assert_eq!(single(Bill::new(&charges).unwrap()), None);
+        let expression = Expression::Charge(0);
+        assert_eq!(single(Bill::one(&charges[0]).denied_by(&expression).unwrap()), None);
+        let rule = KeyedRule::new(RuleLimit::new("1/s".parse().unwrap()), "", "key");
+        let rules = [rule.bill(|_| Ok::<_, ()>(None::<&str>)).unwrap()];
+        assert_eq!(single(Bill::with_rules(&charges[..1], &rules).unwrap()), None);
+    }
+}

@@ -241,3 +241,21 @@ impl<'a> Charge<'a> {
         self.limit.fingerprint() == other.limit.fingerprint() && self.id == other.id
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_the_word_that_requests_use() {
+        assert_eq!(ChargeKind::ALL.map(ChargeKind::name), ["spend", "spend_only", "check_only"]);
+    }
+
+    #[test]
+    fn what_took_nothing_gives_nothing_back() {
+        let limit = Limit::new("A").unwrap();
+        let given_back =
+            |kind| Charge::new(&limit, b"a", 3).unwrap().with_kind(kind).refundable().unwrap().cost();
+        assert_eq!(ChargeKind::ALL.map(given_back), [3, 3, 0]);
+    }
+}

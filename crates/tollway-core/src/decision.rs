@@ -193,3 +193,26 @@ impl Refund {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_passing_of_time_is_no_time_to_wait() {
+        let deny = |retry| Decision::new(Verdict::Deny, 0, retry, Nanos::new(7));
+        assert_eq!(deny(Nanos::new(5)).retry_after(), Some(Duration::from_nanos(5)));
+        assert_eq!(deny(Nanos::FOREVER).retry_after(), None);
+        assert_eq!(deny(Nanos::FOREVER).reset_after(), Duration::from_nanos(7));
+    }
+
+    #[test]
+    fn two_refunds_gave_something_back_if_one_of_them_did() {
+        let refund = |refunded, remaining, reset| Refund::new(refunded, remaining, Nanos::new(reset));
+        for (one, other) in [(true, false), (false, true), (true, true), (false, false)] {
+            let both = refund(one, 3, 20).and(refund(other, 5, 10));
+            assert_eq!(both, refund(one || other, 3, 20), "{one} {other}");
+            assert_eq!(both.reset_after(), Duration::from_nanos(20));
+        }
+    }
+}

@@ -518,6 +518,7 @@ fn name_text(name: Vec<u8>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     fn id(values: &[&str]) -> Vec<u8> {
         let mut id = IdBuilder::default();
@@ -527,7 +528,7 @@ mod tests {
 
     #[test]
     fn no_two_lists_of_values_have_one_id() {
-        let lists: [&[&str]; 14] = [
+        let lists: [&[&str]; 15] = [
             &["a"],
             &["a", "b"],
             &["a|b"],
@@ -542,6 +543,7 @@ mod tests {
             &["a", "", "b"],
             &["a|", "b"],
             &["a", "|b"],
+            &["", "a|b"],
         ];
         let ids: std::collections::HashSet<_> = lists.iter().map(|values| id(values)).collect();
         assert_eq!(ids.len(), lists.len(), "{ids:?}");
@@ -553,5 +555,107 @@ mod tests {
     fn a_limit_is_named_after_its_place() {
         assert_eq!(limit_name("shop", &[("route", "login"), ("ip", "")]), "envoy/shop/route=login/ip");
         assert_eq!(limit_name("a/b", &[("path", "/x:{*}")]), "envoy/a%2Fb/path=%2Fx%3A%7B*%7D");
+    }
+
+    #[test]
+    fn units_are_named_in_any_case_and_have_fixed_lengths() {
+        let days = RateUnit::NAMED.map(|unit| (unit.name(), unit.span().get() / RateUnit::Day.span().get()));
+        assert_eq!(days[3..], [("DAY", 1), ("WEEK", 7), ("MONTH", 30), ("YEAR", 365)]);
+        let seconds = [RateUnit::Second, RateUnit::Minute, RateUnit::Hour, RateUnit::Day].map(RateUnit::span);
+        assert_eq!(seconds, [1, 60, 3_600, 86_400].map(Nanos::from_secs));
+        assert_eq!([RateUnit::named("WEEK"), RateUnit::named("week")], [Some(RateUnit::Week); 2]);
+        assert_eq!([RateUnit::named("fortnight"), RateUnit::named("UNKNOWN")], [None; 2]);
+    }
+
+    fn shown(key: &str, value: &str, descriptors: Vec<Descriptor>) -> Descriptor {
+        Descriptor { shown: Some(DescriptorLimit::default()), descriptors, ..Descriptor::new(key, value) }
+    }
+
+    fn limited(key: &str, value: &str, descriptors: Vec<Descriptor>) -> Descriptor {
+        let limit = Some(Limit::of_descriptor("shop", &[(key, value)]));
+        Descriptor { limit, ..shown(key, value, descriptors) }
+    }
+
+    fn policy(descriptors: Vec<Descriptor>) -> Policy {
+        let mut tree = DescriptorTree::default();
+        tree.add_domain("shop", descriptors);
+        let limits = ["A", "B"].map(|name| Limit::new(name).unwrap()).to_vec();
+        Policy::new(limits).unwrap().with_descriptors(tree).unwrap()
+    }
+
+    #[test]
+    fn descriptors_are_listed_in_the_order_of_their_file_each_before_those_below_it() {
+        let shared = Descriptor { shares_threshold: true, ..limited("path", "/a*", Vec::new()) };
+        let below = vec![limited("ip", "", Vec::new()), Descriptor::new("agent", "bot")];
+        let policy =
+            policy(vec![limited("route", "login", below), shared, limited("account", "", Vec::new())]);
+        let tree = policy.descriptors();
+        let listed = tree.list("shop");
+        let listed =
+            listed.iter().map(|one| (one.depth, one.key, &*one.value, one.place, one.shares_threshold));
+        let expected = [
+            (0, "route", "login", Some(2), false),
+            (1, "ip", "", Some(3), false),
+            (1, "agent", "bot", None, false),
+            (0, "path", "/a*", Some(4), true),
+            (0, "account", "", Some(5), false),
+        ];
+        assert_eq!(listed.collect::<Vec<_>>(), expected);
+        assert!(tree.list("other").is_empty() && tree.has_domain("shop") && !tree.has_domain("other"));
+        assert_eq!(tree.domains().collect::<Vec<_>>(), ["shop"]);
+        assert!(!tree.is_empty() && DescriptorTree::default().is_empty());
+        let is_of_descriptor = policy.limits().iter().map(|limit| is_descriptor_limit(limit.name()));
+        assert_eq!(is_of_descriptor.collect::<Vec<_>>(), [false, false, true, true, true, true]);
+        assert_eq!(policy.limit("envoy/shop/account").map(Limit::index), Some(5));
+    }
+
+    #[test]
+    fn decisions_are_counted_by_the_values_that_are_wanted() {
+        let valued = |descriptor| Descriptor { value_to_metric: true, ..descriptor };
+        let detailed = |descriptor| Descriptor { detailed_metric: true, ..descriptor };
+        let ip = || vec![shown("ip", "", Vec::new())];
+        let policy = policy(vec![
+            shown("plain", "", ip()),
+            shown("pattern", "v*", vec![valued(shown("ip", "", Vec::new()))]),
+            valued(shown("valued", "v*", ip())),
+            shown("detailed", "v*", vec![detailed(shown("ip", "", Vec::new()))]),
+            Descriptor { shares_threshold: true, ..detailed(shown("shared", "v*", ip())) },
+            shown("exact", "v1", vec![valued(shown("ip", "", Vec::new()))]),
+        ]);
+        for (key, expected) in [
+            ("plain", [None, None]),
+            ("pattern", [None, Some("pattern=v*/ip=10.0.0.1")]),
+            ("valued", [Some("valued=v1"), Some("valued=v1/ip")]),
+            ("detailed", [None, Some("detailed=v1/ip=10.0.0.1")]),
+            ("shared", [Some("shared=v*"), None]),
+            ("exact", [None, Some("exact=v1/ip=10.0.0.1")]),
+        ] {
+            let entries = [(key.into(), "v1".into()), ("ip".into(), "10.0.0.1".into())];
+            let metric = |count| policy.descriptors().find("shop", &entries[..count]).unwrap().metric;
+            assert_eq!([metric(1), metric(2)], expected.map(|name| name.map(str::to_owned)), "{key}");
+        }
+        let long = [("detailed".into(), format!("v{}", "é".repeat(50)).into()), ("ip".into(), "".into())];
+        let metric = policy.descriptors().find("shop", &long).unwrap().metric.unwrap();
+        assert_eq!(
+            metric,
+            format!("detailed=v{}/ip=", "%C3%A9".repeat(31)),
+            "a value is cut between letters"
+        );
+    }
+
+    #[test]
+    fn a_tree_knows_if_a_limit_in_it_replaces_others() {
+        let replacing = || {
+            let shown = DescriptorLimit { replaces: vec!["old".into()], ..DescriptorLimit::default() };
+            Descriptor { shown: Some(shown), ..Descriptor::new("new", "") }
+        };
+        let old = || shown("old", "", Vec::new());
+        for (descriptors, expected) in [
+            (vec![old()], false),
+            (vec![replacing()], true),
+            (vec![old(), Descriptor { descriptors: vec![replacing()], ..old() }], true),
+        ] {
+            assert_eq!(policy(descriptors).descriptors().has_replacements, expected);
+        }
     }
 }

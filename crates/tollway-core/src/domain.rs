@@ -296,4 +296,41 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_log_in_another_place_gives_the_same_answer() {
+        let rule = rule("1/s", "3");
+        assert_eq!(rule.next_allowed_by_log(at(0), at(2_000), at(3_000)), Some(at(4_000)));
+        assert_eq!(rule.next_allowed_by_log(at(0), at(2_000), at(3_001)), None);
+    }
+
+    #[test]
+    fn a_log_keeps_the_largest_burst_for_the_longest_time() {
+        let rules = [rule("1/s", "3"), rule("1/m", "2")];
+        let domain = domain(rules.to_vec(), Logic::Gcra);
+        assert_eq!((domain.name(), domain.rules(), domain.logic()), ("d", &rules[..], Logic::Gcra));
+        assert_eq!((domain.keep(), domain.span()), (3, Nanos::from_secs(120)));
+        let mut log = SlidingLogState::default();
+        for expected in [1, 2, 3, 3] {
+            assert_eq!(domain.len_after(&log), expected);
+            let _ = domain.account(&mut log, at(0), at(0));
+            assert_eq!(log.entries(), expected);
+        }
+    }
+
+    #[test]
+    fn a_domain_is_refused_that_gatekeepers_could_not_name_or_that_takes_too_long() {
+        let named = |name: &str| Domain::new(name, Vec::new(), Logic::Window).map(drop);
+        for (name, valid) in
+            [("", false), ("a", true), (&*"a".repeat(254), true), (&*"a".repeat(255), false), ("a\0", false)]
+        {
+            assert_eq!(named(name), if valid { Ok(()) } else { Err(DomainError::Name) }, "{name:?}");
+        }
+        let with_rules = |count| Domain::new("d", vec![rule("1/s", "1"); count], Logic::Window).map(drop);
+        assert_eq!(with_rules(16), Ok(()));
+        assert_eq!(with_rules(17), Err(DomainError::TooManyRules { rules: 17 }));
+        let with_burst = |burst| DomainRule::new("1/s".parse().unwrap(), Burst::Requests(burst)).map(drop);
+        assert_eq!(with_burst(LOG_MAX), Ok(()));
+        assert_eq!(with_burst(LOG_MAX + 1), Err(DomainError::BurstTooLarge { burst: LOG_MAX + 1 }));
+    }
 }

@@ -82,8 +82,9 @@ mod tests {
 
     #[test]
     fn buckets_are_kept_as_long_as_any_limit_needs_them() {
-        let spans = [kept(10, 20, 100), kept(15, 40, 50), kept(15, 18, 300)];
-        let former: FormerBuckets = spans.into_iter().collect();
+        let same_until = [kept(44, 50, 90), kept(46, 54, 90), kept(52, 56, 90)];
+        let spans = [&[kept(10, 20, 100), kept(15, 40, 50), kept(15, 18, 300)][..], &same_until].concat();
+        let former: FormerBuckets = spans.iter().copied().collect();
         for expires_at in 0..60 {
             let expires_at = Timestamp::from_nanos(expires_at);
             let needed = spans.iter().filter(|kept| kept.after < expires_at && expires_at <= kept.to);

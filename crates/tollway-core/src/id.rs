@@ -315,6 +315,7 @@ mod tests {
             (RegId, "18446744073709551615", "18446744073709551615"),
             (Domain, "Example.COM", "example.com"),
             (Domain, "*.example.com.", "*.example.com"),
+            (Domain, "_dmarc.a-b.com", "_dmarc.a-b.com"),
             (FqdnSet, "b.org,A.com,a.com.", "a.com,b.org"),
             (RegIdDomain, "12345678:Example.COM", "12345678:example.com"),
             (RegIdDomain, "7:10.0.0.2", "7:10.0.0.2"),
@@ -325,6 +326,7 @@ mod tests {
         ] {
             check(format, given, Some(expected));
         }
+        assert_eq!(Any.canonical(b"\xff").as_deref(), Ok(&b"\xff"[..]), "any bytes are an id");
     }
 
     #[test]

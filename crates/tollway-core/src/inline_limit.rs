@@ -128,3 +128,21 @@ impl InlineTokenBucket {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inline_limit_is_in_no_policy_and_takes_any_id() {
+        let limit = InlineLimit::new("mine").unwrap();
+        assert_eq!((limit.limit().name(), limit.limit().is_inline()), ("inline/mine", true));
+        assert!(InlineLimit::new("a/b").is_err());
+        let numbers = InlineTokenBucket::new(TokenBucket::new(3, 1, Duration::from_secs(1)).unwrap());
+        assert_eq!((numbers.token_bucket().burst(), numbers.token_bucket().is_inline()), (3, true));
+        let charge = limit.charge(numbers.algorithm(), b"", 3).unwrap();
+        assert_eq!((charge.id(), charge.cost()), (&b""[..], 3));
+        assert!(limit.charge(numbers.algorithm(), b"", 4).is_err());
+        assert_eq!(limit.refund(numbers.algorithm(), b"", 4).cost(), 4);
+    }
+}

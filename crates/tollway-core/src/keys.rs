@@ -130,3 +130,41 @@ impl Default for Keys {
         Self::new(Arc::new(NoRules), Vec::new())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Puts `ip=` before a key, and finds the rule that a digit at the end names.
+    #[derive(Debug)]
+    struct ByLastDigit;
+
+    impl KeyMatcher for ByLastDigit {
+        fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+            Cow::Owned([b"ip=", key].concat())
+        }
+
+        fn first_match(&self, rewritten: &[u8]) -> Option<usize> {
+            assert!(rewritten.starts_with(b"ip="), "the rewritten key is matched");
+            char::from(*rewritten.last()?).to_digit(10).map(|digit| digit as usize)
+        }
+    }
+
+    #[test]
+    fn a_key_is_rewritten_and_then_matched_with_the_rules_that_there_are() {
+        let never = KeyRule { limit: KeyLimit::Never, stats: true };
+        let keys = Keys::new(Arc::new(ByLastDigit), vec![never; 2]);
+        for (key, rule) in [("a0", Some(0)), ("a1", Some(1)), ("a2", None), ("a", None)] {
+            let found = keys.find(key.as_bytes());
+            assert_eq!((&*found.key, found.rule), (format!("ip={key}").as_bytes(), rule));
+        }
+        assert_eq!((keys.rules(), keys.patterns()), (&[never; 2][..], None));
+    }
+
+    #[test]
+    fn without_rules_no_key_matches() {
+        let keys = Keys::default();
+        assert_eq!(keys.find(b"a"), FoundKey { key: Cow::Borrowed(b"a"), rule: None });
+        assert_eq!(keys.patterns(), Some(KeyPatterns::default()));
+    }
+}

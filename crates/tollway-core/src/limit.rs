@@ -493,3 +493,254 @@ impl Limit {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::algorithm::{Bucket, Quota, TokenBucketState};
+    use crate::policy::Policy;
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::EPOCH + Nanos::from_secs(secs)
+    }
+
+    /// A token bucket that gains one every so many seconds.
+    fn one_every(secs: u64, burst: u64) -> Algorithm {
+        Algorithm::TokenBucket(TokenBucket::new(burst, 1, Duration::from_secs(secs)).unwrap())
+    }
+
+    fn limit(secs: u64, burst: u64) -> Limit {
+        Limit::new("A").unwrap().with_number(3).with_default(one_every(secs, burst))
+    }
+
+    fn policy(limit: Limit) -> Policy {
+        Policy::new(vec![limit]).unwrap()
+    }
+
+    /// The buckets of one id, as a store keeps them: by the numbers that they are found by.
+    #[derive(Default)]
+    struct Buckets(HashMap<u64, TokenBucketState>);
+
+    impl Buckets {
+        /// Returns what is left, or `None` if the cost does not fit.
+        fn spend(&mut self, policy: &Policy, cost: u64, now: Timestamp) -> Option<u64> {
+            let charge = policy.charge("A", b"7:x", cost).unwrap();
+            let Some(Algorithm::TokenBucket(numbers)) = charge.algorithm() else { panic!("a token bucket") };
+            let found = self.0.remove(&charge.bucket_fingerprint());
+            let former = || charge.take_former(|fingerprint| self.0.remove(&fingerprint));
+            let mut bucket = found.or_else(former).unwrap_or_else(|| {
+                let mut bucket = TokenBucketState::default();
+                if let Some(since) = charge.limit().empty_since(charge.algorithm().unwrap(), now) {
+                    let _ = bucket.charge(numbers, numbers.burst(), since);
+                }
+                bucket
+            });
+            let decision = bucket.charge(numbers, cost, now);
+            self.0.insert(charge.bucket_fingerprint(), bucket);
+            decision.allowed().then_some(decision.remaining)
+        }
+    }
+
+    #[test]
+    fn an_override_of_an_account_holds_for_all_its_ids_without_one_of_their_own() {
+        let numbers = |burst| one_every(1, burst);
+        let overridden = |format, ids: [&str; 3]| {
+            let mut limit = limit(1, 1).with_ids(format);
+            for (id, burst) in ids.into_iter().zip(10..) {
+                limit.add_override(id.as_bytes(), numbers(burst)).unwrap();
+            }
+            ["7:a.com", "7:b.com", "8:b.com", "9:b.com", "7"]
+                .map(|id| limit.algorithm_for(id.as_bytes()).unwrap().cost_max())
+        };
+        assert_eq!(overridden(IdFormat::RegIdDomain, ["7", "8", "9"]), [10, 10, 11, 12, 10]);
+        assert_eq!(overridden(IdFormat::RegIdDomain, ["7", "8", "7:b.com"]), [10, 12, 11, 1, 10]);
+        assert_eq!(overridden(IdFormat::RegIdDomain, ["7:a.com", "7:b.com", "7"]), [10, 11, 1, 1, 12]);
+        assert_eq!(overridden(IdFormat::Any, ["7", "8", "7:b.com"]), [1, 12, 1, 1, 10]);
+    }
+
+    #[test]
+    fn numbers_that_hold_for_every_id_are_found_without_the_id() {
+        let plain = limit(1, 3);
+        assert_eq!(plain.same_for_all_ids(), Some(&one_every(1, 3)));
+        assert_eq!(plain.clone().with_ids(IdFormat::RegId).same_for_all_ids(), None);
+        let mut overridden = plain;
+        overridden.add_override(b"7", one_every(1, 9)).unwrap();
+        assert_eq!(overridden.same_for_all_ids(), None);
+    }
+
+    #[test]
+    fn tokens_that_were_used_stay_used_through_every_change_of_the_numbers() {
+        let mut buckets = Buckets::default();
+        let first = policy(limit(1, 10));
+        assert_eq!(buckets.spend(&first, 6, at(100)), Some(4));
+        // Two come back before the first change and two before the second, and nobody asks in between.
+        let second = policy(limit(10, 10)).replacing(&first, at(102));
+        let third = policy(limit(2, 10)).replacing(&second, at(122));
+        assert_eq!((second.since(), third.since()), (at(102), at(122)));
+        assert_eq!(buckets.spend(&third, 1, at(122)), Some(7));
+        assert_eq!(buckets.0.len(), 1, "it is found under the new numbers alone");
+        assert_eq!(buckets.spend(&third, 1, at(122)), Some(6));
+    }
+
+    #[test]
+    fn a_change_of_the_burst_alone_is_a_change_and_the_same_numbers_are_none() {
+        let first = policy(limit(1, 10));
+        assert!(!policy(limit(1, 10)).replacing(&first, at(1)).limits()[0].looks_further());
+        assert!(policy(limit(1, 5)).replacing(&first, at(1)).limits()[0].looks_further());
+        let mut overridden = limit(1, 10);
+        overridden.add_override(b"x", one_every(1, 3)).unwrap();
+        let overridden = policy(overridden).replacing(&first, at(1));
+        let [former, own] = &overridden.limits()[0].numbers(at(2))[..] else { panic!("two versions") };
+        assert_eq!((former.until, former.overrides.len()), (at(1), 0));
+        assert_eq!((own.until, own.overrides.len()), (at(2), 1));
+        let other = policy(Limit::new("B").unwrap().with_default(one_every(2, 10)));
+        assert!(!other.replacing(&first, at(1)).limits()[0].looks_further(), "another limit");
+    }
+
+    #[test]
+    fn a_former_version_is_forgotten_when_no_bucket_is_left_of_it() {
+        let first = policy(limit(1, 10));
+        let second = policy(limit(10, 10)).replacing(&first, at(102));
+        // What was spent by the change is full again when the slower numbers have filled a bucket.
+        for (now, versions) in [(at(202) - Nanos::new(1), 2), (at(202), 1)] {
+            for (secs, changes) in [(10, 0), (5, 1)] {
+                let third = policy(limit(secs, 10)).replacing(&second, now);
+                assert_eq!(third.limits()[0].numbers(now).len(), versions + changes, "{now} {secs}");
+            }
+        }
+        let kept = second.former_buckets();
+        for (expires_at, dropped_at) in [(102, 102), (103, 202), (112, 202), (113, 113)] {
+            assert_eq!(kept.dropped_at(at(expires_at)), at(dropped_at), "{expires_at}");
+        }
+    }
+
+    #[test]
+    fn of_many_changes_the_newest_are_remembered() {
+        let change =
+            |policy: Policy, secs: u64| self::policy(limit(secs, 1_000)).replacing(&policy, at(secs));
+        let changed = (2..=12).fold(policy(limit(1, 1_000)), change);
+        let versions = changed.limits()[0].numbers(at(20));
+        let until: Vec<_> = versions.iter().map(|version| version.until).collect();
+        assert_eq!(until, [5, 6, 7, 8, 9, 10, 11, 12, 20].map(at));
+        let versions = &changed.limits()[0].former;
+        assert!(versions.iter().all(|version| version.limit.former.is_empty()), "none keeps those before it");
+    }
+
+    #[test]
+    fn a_process_that_starts_with_other_numbers_finds_the_buckets_of_the_one_before() {
+        // Under the override one of the four that were used came back until the process started, else two.
+        for (format, left) in [(IdFormat::RegIdDomain, 6), (IdFormat::Any, 7)] {
+            let mut buckets = Buckets::default();
+            let first = policy(limit(1, 10).with_ids(format));
+            let mut changed = limit(10, 10).with_ids(format);
+            changed.add_override(b"7", one_every(20, 10)).unwrap();
+            let second = policy(changed).replacing(&first, at(102));
+            assert_eq!(buckets.spend(&first, 6, at(100)), Some(4));
+            let numbers = second.limits()[0].numbers(second.since());
+            let limit = limit(2, 10).with_ids(format);
+            let third = policy(limit).following(|name| (name == "A").then(|| numbers.clone()), at(122));
+            assert_eq!(buckets.spend(&third, 1, at(122)), Some(left), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_former_numbers_are_those_of_the_process_before_unless_they_are_the_same() {
+        let second = policy(limit(10, 10)).replacing(&policy(limit(1, 10)), at(102));
+        let numbers = second.limits()[0].numbers(second.since());
+        let follow = |secs, now| policy(limit(secs, 10)).following(|_| Some(numbers.clone()), now);
+        let until = |policy: &Policy| {
+            let versions = policy.limits()[0].numbers(at(130));
+            versions.iter().map(|version| version.until).collect::<Vec<_>>()
+        };
+        assert_eq!(until(&follow(2, at(122))), [102, 122, 130].map(at));
+        assert_eq!(until(&follow(10, at(122))), [102, 130].map(at));
+        assert_eq!(follow(2, at(122)).since(), at(122));
+        let early = follow(2, at(90));
+        assert_eq!(
+            (early.since(), until(&early)),
+            (at(102), [90, 90, 130].map(at).to_vec()),
+            "a clock set back"
+        );
+        let unknown = policy(limit(2, 10)).following(|_| None, at(122));
+        assert!(!unknown.limits()[0].looks_further());
+    }
+
+    #[test]
+    fn after_a_crash_an_id_under_a_strict_limit_starts_empty_until_it_would_be_full() {
+        let (lenient, lost) = (limit(1, 10), LostBuckets { epoch: 1, at: at(100) });
+        let strict = || limit(1, 10).with_after_crash(AfterCrash::Strict);
+        let [lenient_after, strict_after] =
+            [lenient.clone(), strict()].map(|limit| policy(limit).after_loss(lost));
+        assert_eq!(Buckets::default().spend(&lenient_after, 1, at(100)), Some(9));
+        for (now, left) in [(at(100), None), (at(103), Some(2)), (at(109), Some(8)), (at(110), Some(9))] {
+            assert_eq!(Buckets::default().spend(&strict_after, 1, now), left, "{now}");
+        }
+        let empty_since = |policy: &Policy, now| policy.limits()[0].empty_since(&one_every(1, 10), now);
+        assert_eq!(empty_since(&strict_after, at(110) - Nanos::new(1)), Some(at(100)));
+        assert_eq!(empty_since(&strict_after, at(110)), None);
+        assert_eq!(empty_since(&lenient_after, at(100)), None);
+        // What was written before is found under the lenient limit alone.
+        let base = |policy: &Policy| policy.limits()[0].bucket_base();
+        let again = policy(strict()).after_loss(LostBuckets { epoch: 2, ..lost });
+        assert_eq!(base(&lenient_after), base(&policy(lenient)));
+        assert!(base(&strict_after) != base(&lenient_after) && base(&strict_after) != base(&again));
+        assert!(strict_after.limits()[0].looks_further() && !lenient_after.limits()[0].looks_further());
+    }
+
+    #[test]
+    fn a_limit_that_becomes_strict_or_lenient_finds_what_was_written_since_the_crash() {
+        let lost = LostBuckets { epoch: 1, at: at(100) };
+        let strict = || limit(1, 10).with_after_crash(AfterCrash::Strict);
+        let (lenient, strict) = (policy(limit(1, 10)).after_loss(lost), policy(strict()).after_loss(lost));
+        let bases = |policy: &Policy| policy.limits()[0].former_bases().collect::<Vec<_>>();
+        let base = |policy: &Policy| policy.limits()[0].bucket_base();
+        let now_strict = strict.clone().replacing(&lenient, at(101));
+        assert_eq!(bases(&now_strict), [base(&lenient)]);
+        let now_lenient = lenient.clone().replacing(&strict, at(101));
+        assert_eq!(bases(&now_lenient), [base(&strict)]);
+        let mut buckets = Buckets::default();
+        assert_eq!(buckets.spend(&lenient, 6, at(101)), Some(4));
+        assert_eq!(buckets.spend(&now_strict, 1, at(101)), Some(3));
+        // What was written before the crash does not count.
+        assert_eq!(bases(&strict.clone().replacing(&lenient, at(100))), [0; 0]);
+        assert_eq!(
+            bases(&policy(limit(1, 5)).replacing(&lenient, at(101))),
+            [0; 0],
+            "the same number finds them"
+        );
+        // A process that starts again has the number of the crash from the one before.
+        let numbers = now_lenient.limits()[0].numbers(at(102));
+        assert_eq!(numbers.iter().map(|version| version.epoch).collect::<Vec<_>>(), [Some(1), None]);
+        let started = policy(limit(1, 10)).following(|_| Some(numbers.clone()), at(102));
+        assert_eq!(bases(&started), [base(&strict)]);
+    }
+
+    #[test]
+    fn only_token_buckets_are_among_the_former_numbers_and_every_algorithm_is_in_the_fill_time() {
+        let quota = Algorithm::Quota(Quota::new(5, Duration::from_secs(60)).unwrap());
+        let mut first = Limit::new("A").unwrap().with_default(quota);
+        first.add_override(b"b", one_every(1, 10)).unwrap();
+        first.add_override(b"a", one_every(2, 10)).unwrap();
+        let [numbers] = &first.numbers(at(5))[..] else { panic!("one version") };
+        assert_eq!((numbers.default, numbers.fill_time), (None, Nanos::from_secs(60)));
+        let ids: Vec<_> =
+            numbers.overrides.iter().map(|(id, numbers)| (&**id, numbers.fill_time())).collect();
+        assert_eq!(ids, [(&b"a"[..], Nanos::from_secs(20)), (b"b", Nanos::from_secs(10))]);
+        assert_eq!(Limit::new("A").unwrap().numbers(at(5))[0].fill_time, Nanos::ZERO);
+        let started = policy(limit(1, 10)).following(|_| Some(first.numbers(at(5))), at(6));
+        let fill_times = started.limits()[0].numbers(at(7)).into_iter().map(|numbers| numbers.fill_time);
+        assert_eq!(fill_times.collect::<Vec<_>>(), [60, 10].map(Nanos::from_secs));
+    }
+
+    #[test]
+    fn a_limit_of_its_own_settings_says_them() {
+        let limit = Limit::new("A").unwrap().with_number(7).with_ids(IdFormat::RegId);
+        assert_eq!((limit.number(), limit.ids(), limit.is_inline()), (Some(7), IdFormat::RegId, false));
+        assert_eq!((limit.on_full(), limit.on_store_failure()), (OnFull::Deny, OnStoreFailure::Allow));
+        let share = OnStoreFailure::Local(LocalShare::WHOLE);
+        let limit = limit.with_on_full(OnFull::Allow).with_on_store_failure(share);
+        assert_eq!((limit.on_full(), limit.on_store_failure()), (OnFull::Allow, share));
+    }
+}

@@ -209,4 +209,20 @@ mod tests {
             assert!(same_rate(&quarter.of(&whole), &part), "{whole:?}");
         }
     }
+
+    #[test]
+    fn two_thirds_are_twice_a_third() {
+        let two_thirds: LocalShare = "4/6".parse().unwrap();
+        assert_eq!(two_thirds.to_string(), "2/3");
+        assert_eq!(
+            [0, 1, 2, 9, usize::MAX].map(|count| two_thirds.count(count)),
+            [1, 1, 1, 6, usize::MAX / 3 * 2]
+        );
+        let second = Duration::from_secs(1);
+        let rate = SmoothedRate::new(9.0, second, false).unwrap();
+        assert_eq!(two_thirds.rate(&rate), SmoothedRate::new(6.0, second, false).ok());
+        let bucket = Algorithm::TokenBucket(TokenBucket::new(30, 1, 2 * second).unwrap());
+        let part = Algorithm::TokenBucket(TokenBucket::new(20, 1, 3 * second).unwrap());
+        assert_eq!(two_thirds.of(&bucket), part);
+    }
 }

@@ -44,3 +44,25 @@ impl LogThrottle {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_passes_in_each_pause_and_says_how_many_did_not() {
+        let (pause, began) = (Duration::from_secs(10), Instant::now());
+        let throttle = LogThrottle::new(pause, began);
+        for (millis, expected) in [
+            (0, Some(0)),
+            (0, None),
+            (9_999, None),
+            (10_000, Some(2)),
+            (19_999, None),
+            (45_000, Some(1)),
+            (54_999, None),
+        ] {
+            assert_eq!(throttle.allow(began + Duration::from_millis(millis)), expected, "{millis}");
+        }
+    }
+}

@@ -47,8 +47,6 @@ impl Rows {
         if a.len().abs_diff(b.len()) > most {
             return None;
         }
-        before_last.clear();
-        before_last.resize(b.len() + 1, usize::MAX / 2);
         last.clear();
         last.extend(0..=b.len());
         for (i, letter) in a.iter().enumerate() {
@@ -115,7 +113,9 @@ mod tests {
             assert_eq!(nearest(word, fields), expected, "{word}");
         }
         assert_eq!(nearest("B", ["A"]), None);
-        assert_eq!(nearest(&"b".repeat(1_000), fields), None);
+        let [longest, longer] = [64, 65].map(|length| "b".repeat(length));
+        assert_eq!(nearest(&longest, [&*longest]), Some(&*longest));
+        assert_eq!([nearest(&longer, [&*longest]), nearest(&longest, [&*longer])], [None; 2]);
         assert_eq!(did_you_mean(nearest("perod", fields)), " (did you mean \"period\"?)");
         assert_eq!(did_you_mean(None), "");
     }

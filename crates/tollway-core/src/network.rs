@@ -190,6 +190,21 @@ mod tests {
     }
 
     #[test]
+    fn a_network_has_a_first_and_a_last_address() {
+        for (network, first, last) in [
+            ("10.0.0.0/8", "10.0.0.0", "10.255.255.255"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.7"),
+            ("0.0.0.0/0", "0.0.0.0", "255.255.255.255"),
+            ("2001:db8::/33", "2001:db8::", "2001:db8:7fff:ffff:ffff:ffff:ffff:ffff"),
+            ("::1", "::1", "::1"),
+        ] {
+            let parsed: Network = network.parse().unwrap();
+            let expected = [first, last].map(|address| address.parse::<IpAddr>().unwrap());
+            assert_eq!([parsed.first(), parsed.last()], expected, "{network}");
+        }
+    }
+
+    #[test]
     fn the_client_is_the_last_address_that_no_trusted_proxy_has() {
         let trusted = ["10.0.0.0/8", "::1"].map(|network| network.parse().unwrap());
         for (peer, lines, client) in [
@@ -224,6 +239,7 @@ mod tests {
             ("::/129", "a number from 0 to 128"),
             ("::/256", "a number from 0 to 128"),
             ("10.0.0.1/8", "did you mean \"10.0.0.0/8\"?"),
+            ("::ffff:10.0.0.0/95", "did you mean \"::fffe:0:0/95\"?"),
             ("2001:db8::1/32", "did you mean \"2001:db8::/32\"?"),
         ] {
             let error = text.parse::<Network>().unwrap_err().to_string();

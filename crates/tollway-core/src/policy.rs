@@ -430,7 +430,14 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::domain::Logic;
+    use crate::id::IdFormat;
+    use crate::keys::{KeyMatcher, KeyRule};
+    use crate::limit::AfterCrash;
     use crate::rule::RuleLimit;
 
     #[test]
@@ -442,5 +449,140 @@ mod tests {
         assert_eq!(policy.rule("Login"), None);
         let twice = Policy::default().with_rules(vec![rule("a"), rule("b"), rule("a")]);
         assert_eq!(twice.err(), Some(PolicyError::SameRuleName { name: "a".into() }));
+    }
+
+    #[test]
+    fn a_name_has_the_same_number_in_every_version() {
+        // Buckets that were written to a file or to Redis are found by it.
+        for (name, number) in [
+            ("a", 0x7a1e_86d4_ece9_b6a2),
+            ("All", 0x3628_d582_eec3_f38e),
+            ("Login", 0xd2e9_0916_8915_73db),
+            ("NewOrders", 0xa14c_c425_b866_c4ea),
+            ("NewOrdersPerAccount", 0xd8ec_d5bb_4d91_16ac),
+        ] {
+            assert_eq!(Limit::new(name).unwrap().fingerprint(), number, "{name}");
+        }
+        let strict = Limit::new("All").unwrap().with_after_crash(AfterCrash::Strict);
+        let policy = Policy::new(vec![strict]).unwrap();
+        let policy = policy.after_loss(LostBuckets { epoch: 2, at: Timestamp::EPOCH });
+        assert_eq!(policy.limits()[0].bucket_base(), 0x9bf9_28f2_2270_08a8);
+        let domain = Domain::new("web", Vec::new(), Logic::Gcra).unwrap();
+        assert_eq!(
+            [0, 3].map(|rule| domain.fingerprint(rule)),
+            [0x6745_ea5c_9f3f_b26b, 0xbde3_8770_e2e0_c654]
+        );
+    }
+
+    #[test]
+    fn every_limit_is_found_by_its_name_and_no_other() {
+        // Names of all lengths that are compared in different ways, each with others that differ at either end.
+        let words = (1..=20).map(|length| "x".repeat(length));
+        let names: Vec<_> = words
+            .flat_map(|word| [format!("{word}a"), format!("a{word}"), format!("{word}-{word}")])
+            .collect();
+        let policy = Policy::new(names.iter().map(|name| Limit::new(name).unwrap()).collect()).unwrap();
+        for (index, name) in names.iter().enumerate() {
+            assert_eq!(policy.limit(name).map(Limit::index), Some(index), "{name}");
+            for other in
+                [format!("{name}b"), format!("b{name}"), name.replace('a', "b"), name.replace('-', "_")]
+            {
+                assert!(names.contains(&other) || policy.limit(&other).is_none(), "{other}");
+            }
+        }
+        assert!(policy.limit("").is_none() && Policy::default().limit("xa").is_none());
+    }
+
+    #[test]
+    fn texts_are_the_same_if_every_byte_is() {
+        for length in 0..=20 {
+            let text = vec![b'a'; length];
+            assert!(same(&text, &text.clone()) && !same(&text, &vec![b'a'; length + 1]), "{length}");
+            for at in 0..length {
+                let mut other = text.clone();
+                other[at] = b'b';
+                assert!(!same(&text, &other), "{length} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_that_fall_on_one_place_of_the_index_are_told_apart() {
+        for place in 0..8 {
+            let names = (0_u32..).map(|number| format!("a{number}"));
+            let falls_there = |name: &String| fingerprint(name.as_bytes()) % 8 == place;
+            let names: Vec<_> = names.filter(falls_there).take(3).collect();
+            let limits = names[..2].iter().map(|name| Limit::new(name).unwrap()).collect();
+            let policy = Policy::new(limits).unwrap();
+            assert_eq!(policy.index.slots.len(), 8);
+            let found = names.iter().map(|name| policy.limit(name).map(Limit::index));
+            assert_eq!(found.collect::<Vec<_>>(), [Some(0), Some(1), None]);
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_found_without_numbers() {
+        let limit = Limit::new("Login").unwrap().with_ids(IdFormat::RegId);
+        let policy = Policy::new(vec![limit]).unwrap();
+        let bucket = policy.bucket("Login", b"007").unwrap();
+        assert_eq!((bucket.limit().name(), bucket.id(), bucket.cost()), ("Login", &b"7"[..], 0));
+        let inline = policy.bucket(InlineLimit::NAME, b"").unwrap();
+        assert_eq!((inline.limit().name(), inline.id(), inline.cost()), (InlineLimit::NAME, &b""[..], 0));
+        assert!(policy.bucket("Login", b"").is_err() && policy.bucket("nope", b"7").is_err());
+    }
+
+    #[test]
+    fn a_domain_is_found_by_its_name() {
+        let domain = |name: &str| Domain::new(name, Vec::new(), Logic::Window).unwrap();
+        let policy = Policy::default().with_domains(vec![domain("web"), domain("api")]).unwrap();
+        assert_eq!(policy.domains().iter().map(Domain::name).collect::<Vec<_>>(), ["web", "api"]);
+        assert_eq!(policy.domain(b"api").map(Domain::name), Some("api"));
+        assert_eq!(
+            [&b"web"[..], b"api", b"Web"].map(|name| policy.domain_index(name)),
+            [Some(0), Some(1), None]
+        );
+        let twice = Policy::default().with_domains(vec![domain("a"), domain("b"), domain("a")]);
+        assert_eq!(twice.err(), Some(PolicyError::SameDomain { name: "a".into() }));
+    }
+
+    #[test]
+    fn a_rule_for_keys_uses_a_limit_that_there_is() {
+        let with_keys = |limits: &[usize]| {
+            let rule = |limit: &usize| KeyRule { limit: KeyLimit::Use { limit: *limit }, stats: false };
+            let keys = Keys::new(Arc::new(NoKeys), limits.iter().map(rule).collect());
+            let limits = ["A", "B"].map(|name| Limit::new(name).unwrap());
+            Policy::new(limits.to_vec()).unwrap().with_keys(keys).map(|policy| policy.keys().rules().len())
+        };
+        assert_eq!(with_keys(&[0, 1, 1]), Ok(3));
+        assert_eq!(with_keys(&[1, 2]), Err(PolicyError::UnknownUse { rule: 1 }));
+        assert_eq!(with_keys(&[9]), Err(PolicyError::UnknownUse { rule: 0 }));
+    }
+
+    #[derive(Debug)]
+    struct NoKeys;
+
+    impl KeyMatcher for NoKeys {
+        fn rewrite<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+            Cow::Borrowed(key)
+        }
+
+        fn first_match(&self, _: &[u8]) -> Option<usize> {
+            None
+        }
+    }
+
+    #[test]
+    fn an_unknown_limit_comes_with_the_one_that_was_meant_or_the_few_that_there_are() {
+        let names = |count| (0..count).map(|number| format!("limit{number}")).collect::<Vec<_>>();
+        let error = |count, name: &str| {
+            let limits = names(count).iter().map(|name| Limit::new(name).unwrap()).collect();
+            match Policy::new(limits).unwrap().charge(name, b"a", 1).unwrap_err() {
+                ChargeError::UnknownLimit { nearest, existing, .. } => (nearest, existing),
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!(error(3, "limti2"), (Some("limit2".into()), Vec::new()));
+        assert_eq!(error(LISTED_MAX, "other"), (None, names(LISTED_MAX)));
+        assert_eq!(error(LISTED_MAX + 1, "other"), (None, Vec::new()));
     }
 }

@@ -226,4 +226,22 @@ mod tests {
         assert_eq!(requests("", "1/s"), Err(RateSpecError::Burst));
         assert_eq!(requests("-5", "1/s"), Err(RateSpecError::Burst));
     }
+
+    #[test]
+    fn a_rate_and_a_span_have_no_zero_and_at_most_292_years() {
+        let (second, longest) = (Duration::from_secs(1), Duration::from(Nanos::MAX));
+        assert_eq!(RateSpec::every(longest).map(RateSpec::period), Ok(Nanos::MAX));
+        for (count, period) in [(0, second), (1, Duration::ZERO), (1, longest + Duration::from_nanos(1))] {
+            assert_eq!(RateSpec::new(count, period), Err(RateSpecError::Range), "{count} {period:?}");
+        }
+        assert_eq!(span_of("9223372036854775807ns"), Ok(Nanos::MAX));
+        assert_eq!(span_of("9223372036854775808ns"), Err(RateSpecError::Range));
+    }
+
+    #[test]
+    fn a_burst_is_written_as_it_is_read() {
+        for text in ["10", "30s", "5m", "1500ms"] {
+            assert_eq!(text.parse::<Burst>().unwrap().to_string(), text);
+        }
+    }
 }

@@ -351,10 +351,37 @@ mod tests {
             short.logs[0].log(&mut log, at(now));
         }
         assert_eq!(long.limits_until(|_| Some(&log)), at(1_500));
+        let remaining = [1_499, 1_500].map(|now| long.remaining(|_| Some(&log), at(now)));
+        assert_eq!(remaining, [Some(0), Some(2)]);
         long.logs[0].log(&mut log, at(1_499));
         short.logs[0].log(&mut log, at(1_499));
         assert_eq!(long.limits_until(|_| Some(&log)), at(3_601_499));
         short.logs[0].log(&mut log, at(3_601_499));
         assert_eq!((log.len(), log.expires_at()), (1, at(3_602_499)));
+    }
+
+    #[test]
+    fn a_share_of_a_rule_is_a_share_of_every_count_and_of_what_is_kept() {
+        let rule: Rule = "Or('9/s', '0/m', 'user:1/h', 'apikey:6/d:0.5')".parse().unwrap();
+        let part = rule.share(LocalShare::new(2, 3).unwrap());
+        assert_eq!(part.to_string(), "Or('6/s', '0/m', 'user:1/h', 'apikey:4/d')");
+        assert_eq!(part.rates().iter().map(Rate::count).collect::<Vec<_>>(), [6, 0, 1, 4]);
+        assert_eq!(part.logs().iter().map(|log| log.retention().keep()).collect::<Vec<_>>(), [6, 1, 4]);
+        let ignored = part.rates().iter().map(Rate::has_ignored_field);
+        assert_eq!(ignored.collect::<Vec<_>>(), [false, false, false, true]);
+    }
+
+    #[test]
+    fn the_length_of_a_log_is_known_before_a_request_is_entered() {
+        for rule in ["0/s", "1/s", "3/s"] {
+            let retention = rule.parse::<Rule>().unwrap().logs[0].retention();
+            let mut log = SlidingLogState::default();
+            for millis in [0, 0, 1, 2, 3, 1_002, 1_003, 2_003, 2_004] {
+                let now = Timestamp::EPOCH + Nanos::from_millis(millis);
+                let expected = retention.len_after(&log, now);
+                retention.log(&mut log, now);
+                assert_eq!(log.len(), expected, "{rule} {millis}");
+            }
+        }
     }
 }

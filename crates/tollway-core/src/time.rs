@@ -299,6 +299,8 @@ mod tests {
             [(0, "0s"), (36_000_000_000, "36s"), (35_500_000_000, "35.5s"), (1, "0.000000001s")]
         {
             assert_eq!(Nanos::new(nanos).to_string(), text);
+            assert_eq!(Timestamp::from_nanos(nanos).to_string(), text);
         }
+        assert_eq!(Nanos::from_millis(1_500).as_secs_f64(), 1.5);
     }
 }

@@ -50,3 +50,21 @@ impl Verb {
         !matches!(self, Self::Reset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_has_the_parts_that_mean_something_to_it() {
+        for (verb, name, default_cost, has_cost_and_kind, has_rules) in [
+            (Verb::Spend, "spend", 1, true, true),
+            (Verb::Check, "check", 1, true, true),
+            (Verb::Refund, "refund", 1, true, false),
+            (Verb::Reset, "reset", 0, false, false),
+        ] {
+            assert_eq!((verb.name(), verb.default_cost(), verb.has_rules()), (name, default_cost, has_rules));
+            assert_eq!((verb.has_cost(), verb.has_kind()), (has_cost_and_kind, has_cost_and_kind), "{name}");
+        }
+    }
+}

@@ -125,6 +125,13 @@ mod tests {
         let spent = policy.charge_request(&spent).unwrap();
         assert!(found.same_bucket(&spent) && found.bucket_fingerprint() == spent.bucket_fingerprint());
         assert_eq!(found.cost(), 0);
+        let numbers = TokenBucket::per_minute(5).into_algorithm().unwrap();
+        let login = Policy::new(vec![Limit::new("Login").unwrap().with_default(numbers)]).unwrap();
+        let bucket_cost = |cost| {
+            let request = ChargeRequest::new("Login", "alice", cost);
+            login.bucket_request(&request).ok().map(|charge| charge.cost())
+        };
+        assert_eq!([5, 6].map(bucket_cost), [Some(5), None], "another limit is charged as the request says");
         let unknown = ChargeRequest::new("inline/nope", "alice", 1);
         assert!(matches!(policy.bucket_request(&unknown), Err(ChargeError::UnknownLimit { .. })));
     }

@@ -469,3 +469,354 @@ impl DescriptorBucket<'_> {
 /// The expression that denies whatever comes, and the one that never does.
 const ALWAYS: Expression = Expression::And(Vec::new());
 const NEVER: Expression = Expression::Or(Vec::new());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Quota;
+    use crate::bill::Bill;
+    use crate::descriptor::{Descriptor, DescriptorLimit, DescriptorTree};
+
+    const MINUTE: Nanos = RateUnit::Minute.span();
+
+    /// A limit of so many requests in a minute for one key. A limit of zero has nothing that decides.
+    fn limited(key: &str, count: u32) -> Descriptor {
+        let quota = Quota::new(count.into(), MINUTE.into());
+        let limit = |quota| Limit::of_descriptor("shop", &[(key, "")]).with_default(Algorithm::Quota(quota));
+        Descriptor {
+            shown: Some(DescriptorLimit {
+                rate: Some((count, RateUnit::Minute)),
+                name: key.into(),
+                ..DescriptorLimit::default()
+            }),
+            limit: quota.ok().map(limit),
+            ..Descriptor::new(key, "")
+        }
+    }
+
+    fn with_shown(descriptor: Descriptor, change: impl Fn(&mut DescriptorLimit)) -> Descriptor {
+        let mut shown = descriptor.shown.unwrap();
+        change(&mut shown);
+        Descriptor { shown: Some(shown), ..descriptor }
+    }
+
+    fn policy(quota_mode: bool, shadow_mode: bool) -> Policy {
+        let in_quota_mode = |descriptor| with_shown(descriptor, |shown| shown.quota_mode = true);
+        let replaces_one = |shown: &mut DescriptorLimit| shown.replaces = vec!["one".into()];
+        let free = |shown: &mut DescriptorLimit| {
+            shown.rate = None;
+            replaces_one(shown);
+        };
+        let descriptors = vec![
+            limited("one", 1),
+            Descriptor { detailed_metric: true, ..limited("three", 3) },
+            limited("blocked", 0),
+            with_shown(limited("soft", 1), |shown| shown.shadow_mode = true),
+            in_quota_mode(limited("quota1", 1)),
+            in_quota_mode(limited("quota2", 2)),
+            in_quota_mode(limited("quota0", 0)),
+            with_shown(limited("new", 3), replaces_one),
+            Descriptor { limit: None, ..with_shown(limited("free", 1), free) },
+        ];
+        let mut tree = DescriptorTree { quota_mode, shadow_mode, ..DescriptorTree::default() };
+        tree.add_domain("shop", descriptors);
+        Policy::default().with_descriptors(tree).unwrap()
+    }
+
+    /// Reads a request with an entry in each descriptor: `three=x`, `three=x*2` with two hits, and `three=x*-2` to give
+    /// two back.
+    fn request(text: &str) -> RateLimitRequest<'_> {
+        let descriptors = text.split(' ').map(|word| {
+            let (entry, hits) = word.split_once('*').unwrap_or((word, "1"));
+            let (key, value) = entry.split_once('=').unwrap();
+            RequestDescriptor {
+                entries: vec![(key.into(), value.into())],
+                limit: None,
+                hits_addend: Some(hits.trim_start_matches('-').parse().unwrap()),
+                is_negative_hits: hits.starts_with('-'),
+            }
+        });
+        RateLimitRequest { domain: "shop".into(), descriptors: descriptors.collect(), hits_addend: 0 }
+    }
+
+    /// A request with numbers of its own in each descriptor.
+    fn overridden(
+        domain: &'static str,
+        limits: &[(&'static str, u32, RateUnit)],
+    ) -> RateLimitRequest<'static> {
+        let descriptors = limits.iter().map(|(account, requests_per_unit, unit)| RequestDescriptor {
+            entries: vec![("account".into(), (*account).into())],
+            limit: Some(LimitOverride { requests_per_unit: *requests_per_unit, unit: *unit }),
+            ..RequestDescriptor::default()
+        });
+        RateLimitRequest { domain: domain.into(), descriptors: descriptors.collect(), hits_addend: 0 }
+    }
+
+    /// Decides a request by buckets of which so much is used already.
+    fn outcome(bill: &DescriptorBill<'_>, used: u64) -> DescriptorOutcome {
+        let left = |charge: &Charge<'_>| charge.algorithm().unwrap().cost_max().saturating_sub(used);
+        let charges = bill.charges();
+        let decide = |charge: &Charge<'_>| match left(charge).checked_sub(charge.cost()) {
+            Some(remaining) => Decision::new(Verdict::Allow, remaining, Nanos::ZERO, MINUTE),
+            None => Decision::new(Verdict::Deny, left(charge), MINUTE, MINUTE),
+        };
+        let mut each: Vec<_> = charges.iter().map(decide).collect();
+        let decision = match (&*charges, bill.expression()) {
+            ([], Some(expression)) if expression.denies(&|_| false) => {
+                Decision::UNLIMITED.with_verdict(Verdict::Deny)
+            }
+            ([], _) => Decision::UNLIMITED,
+            (charges, None) => Bill::new(charges).unwrap().answer(&each),
+            (charges, Some(expression)) => {
+                Bill::new(charges).unwrap().denied_by(&expression).unwrap().answer(&each)
+            }
+        };
+        let decision = bill.deny_hits_that_never_fit(decision, &mut each);
+        let refunds = bill.refunds();
+        let refunds = refunds.iter().filter(|_| decision.allowed()).map(|charge| {
+            assert!(charge.cost() <= charge.algorithm().unwrap().cost_max() || charge.limit().is_inline());
+            Some(Refund::new(true, left(charge) + charge.cost(), MINUTE))
+        });
+        DescriptorOutcome::new(decision, each, refunds.collect(), Timestamp::from_nanos(2 * MINUTE.get() + 7))
+    }
+
+    /// Writes an answer: if the request is refused, and what is left for each descriptor, or why nothing is.
+    fn answer(bill: &DescriptorBill<'_>, outcome: &DescriptorOutcome) -> String {
+        let mut text = String::from(if bill.is_over_limit(outcome) { "refuse" } else { "pass" });
+        for status in bill.statuses(outcome) {
+            text += if status.over_limit { " over:" } else { " " };
+            text += &match status {
+                DescriptorStatus { limit: None, remaining: u32::MAX, .. } => "unlimited".to_owned(),
+                DescriptorStatus { limit: None, .. } => "none".to_owned(),
+                DescriptorStatus { remaining, .. } => remaining.to_string(),
+            };
+        }
+        text
+    }
+
+    fn check(policy: &Policy, used: u64, text: &str, expected: &str) {
+        let request = request(text);
+        let bill = DescriptorBill::new(policy, &request).unwrap();
+        assert_eq!(answer(&bill, &outcome(&bill, used)), expected, "{used} used, {text}");
+    }
+
+    #[test]
+    fn a_descriptor_that_is_over_its_limit_refuses_the_request() {
+        let policy = policy(false, false);
+        for (used, request, expected) in [
+            (0, "three=x", "pass 2"),
+            (3, "three=x", "refuse over:0"),
+            (0, "three=x*3", "pass 0"),
+            (2, "three=x*2", "refuse over:1"),
+            (3, "three=x*0", "pass 0"),
+            // More hits than a bucket that was never used has.
+            (0, "three=x*4", "refuse over:3"),
+            (0, "three=x*4 one=x", "refuse over:3 0"),
+            // One bucket takes the hits of all its descriptors; other values and other keys have their own.
+            (0, "three=x three=x", "pass 1 1"),
+            (2, "three=x three=x", "refuse over:1 over:1"),
+            (0, "three=x*2 three=x*2", "refuse over:3 over:3"),
+            (0, "three=x three=y one=x one=y", "pass 2 2 0 0"),
+            (1, "three=x one=x", "refuse 1 over:0"),
+            // Nothing is allowed, and there is no bucket.
+            (0, "blocked=x", "refuse over:0"),
+            (0, "blocked=x*0", "pass 0"),
+            (0, "blocked=x*-1", "pass 0"),
+            (0, "blocked=x three=x", "refuse over:0 2"),
+            (0, "blocked=x*0 three=x", "pass 0 2"),
+            // What is given back fills a bucket and no more, and only if nothing refuses.
+            (2, "three=x*-1", "pass 2"),
+            (3, "three=x*-9", "pass 3"),
+            (1, "three=x*-1 three=y", "pass 3 1"),
+            (1, "three=x*-1 one=x", "refuse none over:0"),
+            (9, "unknown=x", "pass none"),
+            (9, "free=x", "pass unlimited"),
+            // A limit that another one of the request replaces does not count.
+            (1, "one=x new=x", "pass none 1"),
+            (1, "one=x free=x", "pass none unlimited"),
+            (1, "one=x three=x", "refuse over:0 1"),
+        ] {
+            check(&policy, used, request, expected);
+        }
+    }
+
+    #[test]
+    fn a_limit_in_shadow_mode_refuses_nothing_and_does_not_say_that_it_is_over() {
+        let policy = policy(false, false);
+        for (used, request, expected) in [
+            (0, "soft=x", "pass 0"),
+            (1, "soft=x", "pass 0"),
+            (0, "soft=x*9", "pass 1"),
+            (1, "soft=x three=x", "pass 0 1"),
+            (3, "soft=x three=x", "refuse 0 over:0"),
+        ] {
+            check(&policy, used, request, expected);
+        }
+    }
+
+    #[test]
+    fn limits_in_quota_mode_refuse_a_request_together() {
+        let policy = policy(false, false);
+        for (used, request, expected) in [
+            (1, "quota1=x", "refuse over:0"),
+            (1, "quota1=x quota2=x", "pass over:0 0"),
+            (2, "quota1=x quota2=x", "refuse over:0 over:0"),
+            (0, "quota1=x*2 quota2=x", "pass over:1 1"),
+            (2, "quota1=x*2 quota2=x", "refuse over:0 over:0"),
+            (1, "quota0=x quota2=x", "pass over:0 0"),
+            (2, "quota0=x quota2=x", "refuse over:0 over:0"),
+            (2, "quota0=x*0 quota2=x", "pass 0 over:0"),
+            (2, "quota1=x*-1 quota2=x", "pass 1 over:0"),
+            // Other limits neither help them nor wait for them.
+            (2, "quota1=x quota2=x three=x", "refuse over:0 over:0 0"),
+            (2, "quota1=x quota2=x soft=x free=x unknown=x", "refuse over:0 over:0 0 unlimited none"),
+            (1, "quota1=x quota2=x one=x", "refuse over:0 0 over:0"),
+        ] {
+            check(&policy, used, request, expected);
+        }
+    }
+
+    #[test]
+    fn a_tree_in_quota_mode_refuses_a_request_if_all_its_descriptors_are_over() {
+        let policy = policy(true, false);
+        for (used, request, expected) in [
+            (1, "one=x", "refuse over:0"),
+            (1, "one=x three=x", "pass over:0 1"),
+            (3, "one=x three=x", "refuse over:0 over:0"),
+            (3, "one=x soft=x", "pass over:0 0"),
+            (3, "three=x free=x", "pass over:0 unlimited"),
+            (3, "three=x unknown=x", "pass over:0 none"),
+            (3, "free=x unknown=x", "pass unlimited none"),
+        ] {
+            check(&policy, used, request, expected);
+        }
+        let limits = [("x", 1, RateUnit::Hour), ("y", 2, RateUnit::Hour)];
+        let request = overridden("shop", &limits);
+        let bill = DescriptorBill::new(&policy, &request).unwrap();
+        assert_eq!(answer(&bill, &outcome(&bill, 1)), "pass over:0 0");
+    }
+
+    #[test]
+    fn a_tree_in_shadow_mode_refuses_nothing_and_says_what_is_over() {
+        let policy = policy(false, true);
+        for (used, request, expected) in [
+            (3, "three=x", "pass over:0"),
+            (0, "three=x*9", "pass over:3"),
+            (0, "blocked=x", "pass over:0"),
+            (1, "one=x soft=x", "pass over:0 0"),
+        ] {
+            check(&policy, used, request, expected);
+        }
+    }
+
+    #[test]
+    fn a_request_that_any_charge_denies_has_no_expression() {
+        let policy = policy(false, false);
+        for text in ["three=x", "three=x one=y", "three=x soft=x free=x unknown=x"] {
+            let request = request(text);
+            assert_eq!(DescriptorBill::new(&policy, &request).unwrap().expression(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_bucket_is_one_charge_with_its_id_its_hits_and_its_name_for_metrics() {
+        let policy = policy(false, false);
+        let request = request("three=x one=x*-2 three=x soft=x*9 blocked=x unknown=x three=y*4");
+        let bill = DescriptorBill::new(&policy, &request).unwrap();
+        let charges = bill.charges();
+        let charges = charges.iter().map(|charge| (charge.limit().name(), charge.cost(), charge.kind()));
+        let expected = [
+            ("envoy/shop/three", 2, ChargeKind::Spend),
+            ("envoy/shop/soft", 0, ChargeKind::SpendOnly),
+            ("envoy/shop/three", 0, ChargeKind::CheckOnly),
+        ];
+        assert_eq!(charges.collect::<Vec<_>>(), expected, "hits that never fit only look");
+        assert_eq!(bill.hits().collect::<Vec<_>>(), [2, 9, 4]);
+        assert_eq!(bill.metrics().collect::<Vec<_>>(), [Some("three=x"), None, Some("three=y")]);
+        let [x, y] = [Some(&b"x"[..]), Some(&b"y"[..])];
+        assert_eq!(bill.bucket_ids().collect::<Vec<_>>(), [x, x, x, x, None, None, y]);
+    }
+
+    #[test]
+    fn hits_that_never_fit_deny_for_ever_and_name_their_charge() {
+        let (minute, forever) = (MINUTE, Nanos::FOREVER);
+        let policy = policy(false, false);
+        for (used, text, each, (charge, retry)) in [
+            (0, "three=x one=x*4", &[None, Some(forever)][..], (1, forever)),
+            (0, "soft=x*4 one=x*4", &[Some(forever), Some(forever)], (1, forever)),
+            (1, "three=x*4 one=x", &[Some(forever), Some(minute)], (0, forever)),
+            // Two that are in quota mode wait for the first that fits.
+            (2, "quota1=x*2 quota2=x", &[Some(forever), Some(minute)], (1, minute)),
+            (0, "quota1=x*2 quota2=x", &[Some(forever), None], (1, Nanos::ZERO)),
+        ] {
+            let request = request(text);
+            let bill = DescriptorBill::new(&policy, &request).unwrap();
+            let outcome = outcome(&bill, used);
+            let denied = |one: &Decision| (!one.allowed()).then_some(one.retry_nanos);
+            assert_eq!(outcome.charges.iter().map(denied).collect::<Vec<_>>(), each, "{text}");
+            assert_eq!((outcome.decision.charge, outcome.decision.retry_nanos), (charge, retry), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_changed_by_what_it_took_or_got_back() {
+        let policy = policy(false, false);
+        for (used, text, expected) in [
+            (1, "three=x one=y*-1 soft=x blocked=x*0 unknown=x", &[true, true, false, false, false][..]),
+            (0, "soft=x soft=y*2", &[true, false]),
+            (1, "three=x one=x three=y*-1", &[false, false, false]),
+        ] {
+            let request = request(text);
+            let bill = DescriptorBill::new(&policy, &request).unwrap();
+            let outcome = outcome(&bill, used);
+            assert_eq!(bill.changes(&outcome).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_not_known_without_an_answer_of_the_store() {
+        let (policy, request) = (policy(false, false), request("three=x one=x*-1"));
+        let bill = DescriptorBill::new(&policy, &request).unwrap();
+        let unreachable = Decision::UNLIMITED.with_verdict(Verdict::AllowUnreachable);
+        let outcome = DescriptorOutcome::new(unreachable, vec![unreachable], vec![None], Timestamp::EPOCH);
+        assert!(bill.statuses(&outcome).all(|status| !status.over_limit && status.limit.is_none()));
+        assert_eq!(bill.changes(&outcome).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_reset_with_the_unit_of_time() {
+        let (policy, request) = (policy(false, false), request("blocked=x three=x"));
+        let bill = DescriptorBill::new(&policy, &request).unwrap();
+        let outcome = outcome(&bill, 0);
+        let reset: Vec<_> = bill.statuses(&outcome).map(|status| status.reset).collect();
+        assert_eq!(reset, [Nanos::new(MINUTE.get() - 7), MINUTE]);
+    }
+
+    #[test]
+    fn numbers_of_a_request_are_counted_in_windows_by_domain_unit_and_entries() {
+        let (hour, day) = (RateUnit::Hour, RateUnit::Day);
+        let policy = policy(false, false);
+        let ask = |domain, limits: &[_], used| {
+            let request = overridden(domain, limits);
+            let bill = DescriptorBill::new(&policy, &request).unwrap();
+            answer(&bill, &outcome(&bill, used))
+        };
+        for (domain, limits, used, expected) in [
+            ("shop", &[("x", 5, hour)][..], 1, "pass 3"),
+            ("shop", &[("x", 1, hour)], 1, "refuse over:0"),
+            ("shop", &[("x", 0, hour)], 0, "refuse over:0"),
+            ("nowhere", &[("x", 1, hour)], 1, "pass none"),
+            ("shop", &[("x", 5, hour), ("x", 5, day), ("y", 5, hour)], 0, "pass 4 4 4"),
+            // Of two numbers for one bucket the strictest hold, in whatever order they come.
+            ("shop", &[("x", 5, hour), ("x", 2, hour)], 0, "pass 0 0"),
+            ("shop", &[("x", 2, hour), ("x", 5, hour)], 0, "pass 0 0"),
+        ] {
+            assert_eq!(ask(domain, limits, used), expected, "{domain} {limits:?}");
+        }
+        let request = overridden("shop", &[("x", 5, hour)]);
+        let bill = DescriptorBill::new(&policy, &request).unwrap();
+        assert_eq!(bill.bucket_ids().collect::<Vec<_>>(), [Some(&b"shop|HOUR|account=x"[..])]);
+        let shown = ShownLimit { requests_per_unit: 5, unit: hour, name: "" };
+        assert_eq!(bill.statuses(&outcome(&bill, 0)).next().unwrap().limit, Some(shown));
+    }
+}

@@ -86,3 +86,46 @@ impl RateLimitRequest<'_> {
         descriptor.hits_addend.unwrap_or_else(|| u64::from(self.hits_addend.max(1)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_a_domain_and_not_too_many_descriptors_and_entries() {
+        let request = |domain: &'static str, descriptors: usize, entries: usize| RateLimitRequest {
+            domain: domain.into(),
+            descriptors: vec![
+                RequestDescriptor {
+                    entries: vec![("key".into(), "value".into()); entries],
+                    ..RequestDescriptor::default()
+                };
+                descriptors
+            ],
+            hits_addend: 0,
+        };
+        for (domain, descriptors, entries, expected) in [
+            ("shop", 1, 1, Ok(())),
+            ("shop", CHARGES_MAX, ENTRIES_MAX, Ok(())),
+            ("", 1, 1, Err(RateLimitRequestError::NoDomain)),
+            ("shop", 0, 0, Err(RateLimitRequestError::NoDescriptors)),
+            ("shop", CHARGES_MAX + 1, 1, Err(RateLimitRequestError::TooManyDescriptors)),
+            ("shop", 1, ENTRIES_MAX + 1, Err(RateLimitRequestError::TooManyEntries)),
+        ] {
+            assert_eq!(
+                request(domain, descriptors, entries).check(),
+                expected,
+                "{domain} {descriptors} {entries}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_descriptor_has_its_own_hits_or_those_of_the_request_or_one() {
+        for (own, of_all, expected) in [(None, 0, 1), (None, 5, 5), (Some(0), 5, 0), (Some(7), 5, 7)] {
+            let request = RateLimitRequest { hits_addend: of_all, ..RateLimitRequest::default() };
+            let descriptor = RequestDescriptor { hits_addend: own, ..RequestDescriptor::default() };
+            assert_eq!(request.hits(&descriptor), expected, "{own:?} {of_all}");
+        }
+    }
+}

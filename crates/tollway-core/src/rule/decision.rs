@@ -80,3 +80,36 @@ impl From<Decision> for RuleDecision {
         Self { verdict, retry_nanos, degraded }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_denies_until_the_moment_comes() {
+        let [now, later] = [5, 8].map(Timestamp::from_nanos);
+        for (moment, allowed, retry_after) in [
+            (Timestamp::EPOCH, true, Some(0)),
+            (now, true, Some(0)),
+            (later, false, Some(3)),
+            (Timestamp::from_nanos(u64::MAX), false, None),
+        ] {
+            let decision = RuleDecision::until(moment, now);
+            assert_eq!((decision.allowed(), decision.degraded), (allowed, false), "{moment}");
+            assert_eq!(decision.retry_after(), retry_after.map(Duration::from_nanos), "{moment}");
+        }
+    }
+
+    #[test]
+    fn the_decision_of_a_rule_is_that_of_its_bill_and_back() {
+        let rule = RuleDecision::new(Verdict::Deny, Nanos::new(3)).with_degraded();
+        let rule = rule.with_verdict(Verdict::DenyUnreachable);
+        let bill = Decision::from(rule);
+        assert_eq!(
+            (bill.verdict, bill.retry_nanos, bill.degraded),
+            (Verdict::DenyUnreachable, Nanos::new(3), true)
+        );
+        assert_eq!((bill.remaining, bill.reset_nanos), (u64::MAX, Nanos::ZERO));
+        assert_eq!(RuleDecision::from(bill), rule);
+    }
+}

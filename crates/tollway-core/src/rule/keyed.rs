@@ -199,6 +199,8 @@ mod tests {
         assert_eq!(names("1/s", "", "", None), [":"]);
         assert_eq!(names("Or('1/s', 'u:1/s')", "", "", Some("x")), [":", "::u:x"]);
         assert_eq!(names("u:1/s", "", "cats", Some("a:b{c}%\n")), [":cats:u:a%3Ab%7Bc%7D%25%0A"]);
+        let rule = KeyedRule::new(RuleLimit::new("1/s".parse().unwrap()), "shop", "a:b");
+        assert_eq!(rule.key(), "a:b", "as it was given");
     }
 
     #[test]
