@@ -91,6 +91,14 @@ fn a_reset_gives_back_what_the_share_of_a_process_had() {
     assert!(history.violations().is_empty(), "{:#?}", history.violations());
 }
 
+/// A denied request moved a bucket to slower numbers, and a failover lost that: it went on at the rate before, faster
+/// than the ledger had it.
+#[test]
+fn a_failover_may_lose_that_a_bucket_got_other_numbers() {
+    let history = simulate(523, 862_300, None);
+    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     for (plant, seed) in FOUND_BY {

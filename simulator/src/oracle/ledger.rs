@@ -33,16 +33,22 @@ struct Changes {
 
 static NO_CHANGES: Changes = Changes { count: 0, last: Vec::new() };
 
-/// The units that one id was granted and that have not leaked yet, in nanoseconds of its rate.
+/// What one id was granted.
 #[derive(Clone, Copy, Debug)]
 struct Grants {
+    now: Level,
+    /// What it was when everything was last safe from a crash, if it was asked about since.
+    safe: Option<Level>,
+}
+
+/// The units that one id was granted and that have not leaked yet, in nanoseconds of its rate.
+#[derive(Clone, Copy, Debug)]
+struct Level {
     level: i128,
     at: i128,
     /// The number of changes of the limit before that. A change may come at the same moment as a grant, after it.
     changes: usize,
     unit: i128,
-    /// The part that was granted since everything was last safe from a crash.
-    unsafe_level: i128,
 }
 
 impl Ledger {
@@ -58,7 +64,6 @@ impl Ledger {
         let (unit, burst) = (unit(limit), i128::from(limit.burst()));
         let grants = self.at(key, limit, now);
         grants.level += unit * i128::from(cost);
-        grants.unsafe_level += unit * i128::from(cost);
         if grants.level <= unit * burst {
             return Ok(());
         }
@@ -80,7 +85,7 @@ impl Ledger {
     /// moved the bucket, so the numbers before do not find it as though they had never been away.
     pub(crate) fn carry_over(&mut self, key: (LimitName, Id), algorithm: &Algorithm, now: Timestamp) {
         if let Algorithm::TokenBucket(limit) = algorithm
-            && self.ids.get(&key).is_some_and(|grants| grants.unit != unit(limit))
+            && self.ids.get(&key).is_some_and(|grants| grants.now.unit != unit(limit))
         {
             let _ = self.at(key, limit, now);
         }
@@ -111,15 +116,14 @@ impl Ledger {
 
     /// Says that everything so far is safe from a crash.
     pub(crate) fn saved(&mut self) {
-        self.ids.values_mut().for_each(|grants| grants.unsafe_level = 0);
+        self.ids.values_mut().for_each(|grants| grants.safe = None);
     }
 
-    /// Allows for a crash: of each id, what was not safe may be granted again, and never more than one burst.
+    /// Allows for a crash: each id may be as it was when everything was last safe, also under the numbers that its limit
+    /// had then, at whose rate it goes on.
     pub(crate) fn crashed(&mut self) {
         for grants in self.ids.values_mut() {
-            // A level is never above one burst.
-            grants.level = (grants.level - grants.unsafe_level).max(0);
-            grants.unsafe_level = 0;
+            grants.now = grants.safe.take().unwrap_or(grants.now);
         }
     }
 
@@ -132,11 +136,12 @@ impl Ledger {
     }
 
     /// Returns the grants of an id as they are now, under these numbers.
-    fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Grants {
+    fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Level {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));
         let changes = self.changes.get(key.0).unwrap_or(&NO_CHANGES);
-        let new = Grants { level: 0, at: now, changes: changes.count, unit, unsafe_level: 0 };
-        let grants = self.ids.entry(key).or_insert(new);
+        let new = Level { level: 0, at: now, changes: changes.count, unit };
+        let Grants { now: grants, safe } = self.ids.entry(key).or_insert(Grants { now: new, safe: None });
+        safe.get_or_insert(*grants);
         let later = (changes.count - grants.changes).min(changes.last.len());
         let later = &changes.last[changes.last.len() - later..];
         grants.changes = changes.count;
@@ -156,7 +161,7 @@ impl Ledger {
     }
 }
 
-impl Grants {
+impl Level {
     fn leak_until(&mut self, now: i128) {
         self.level = (self.level - (now - self.at).max(0)).max(0);
         self.at = self.at.max(now);
@@ -167,7 +172,6 @@ impl Grants {
         let unit = unit(limit);
         if self.unit != unit {
             self.level = self.level * unit / self.unit;
-            self.unsafe_level = self.unsafe_level * unit / self.unit;
             self.unit = unit;
         }
         self.level = self.level.min(unit * i128::from(limit.burst()));
