@@ -78,7 +78,7 @@ Try:
   curl --json '{"selectors":{"user":"alice"}}' http://ADDR/v1/rules/upload
   tollway text --addr ADDR 'over_limit ws global'
   redis-cli -p PORT CL.THROTTLE alice 15 30 60
-  tollway throttr query alice api --addr ADDR
+  tollway throttr insert alice api --quota 5 --ttl 10s --addr ADDR
 "#;
     let banner = serving.banner().replace(&config, "FILE").replace(env!("CARGO_PKG_VERSION"), "VERSION");
     assert_eq!(banner, expected);
@@ -127,7 +127,10 @@ fn the_banner_suggests_nothing_if_there_is_nothing_to_try() {
 fn the_banner_suggests_cargo_to_whoever_used_it() {
     let serving = Serving::start(&["--http", "127.0.0.1:0"], &[("CARGO_PKG_NAME", "tollway-cli")]);
     let banner = serving.banner();
-    assert!(banner.contains("\n  cargo run -- throttr query alice api --addr "), "{banner}");
+    assert!(
+        banner.contains("\n  cargo run -- throttr insert alice api --quota 5 --ttl 10s --addr "),
+        "{banner}"
+    );
 }
 
 #[test]

@@ -67,10 +67,10 @@ impl Handle {
     }
 
     /// Takes `cost` from the bucket of each id, if it fits, one id after another, and appends the decisions in their
-    /// order. An id that the limit rejects refuses the batch before anything is taken.
+    /// order. An id that the limit rejects, or a cost that can never fit, refuses the batch before anything is taken.
     ///
-    /// All buckets are fetched from memory before the first is used: among a million ids, 64 at a time take a quarter
-    /// of the time that they take one by one.
+    /// The buckets are fetched from memory 64 at a time, before the first of them is used: among a million ids, that
+    /// takes a third of the time that they take one by one.
     ///
     /// ```
     /// use tollway::{Limiter, TokenBucket};

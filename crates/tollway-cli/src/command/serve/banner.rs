@@ -143,7 +143,7 @@ fn examples(policy: &Policy, gates: &Gates, server: &Server) -> Vec<String> {
         examples.extend(command.map(|command| format!("{password}redis-cli {host}-p {port} {command}")));
     }
     if let Some(address) = plain(server.throttr_addr(), &gates.throttr_access) {
-        examples.push(format!("{program} throttr query alice api --addr {address}"));
+        examples.push(format!("{program} throttr insert alice api --quota 5 --ttl 10s --addr {address}"));
     }
     examples
 }
