@@ -110,6 +110,8 @@ mod tests {
             }
             assert_eq!(*name, *expected);
             assert_eq!(name.as_bytes(), expected.as_bytes());
+            let needs_memory = matches!(name.0, Text::Long(_));
+            assert_eq!(needs_memory, expected.len() > SHORT_MAX, "{len}");
         }
     }
 
