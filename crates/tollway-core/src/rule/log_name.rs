@@ -120,5 +120,7 @@ mod tests {
         let mut name = LogName::starting("");
         name.escape("a b:c%{d}\n\0ü".as_bytes());
         assert_eq!(*name, *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC");
+        assert!(name == *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC" && name != *"a b");
+        assert_eq!(format!("{:?}", LogName::whole("a b")), "\"a b\"");
     }
 }
