@@ -253,6 +253,21 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_older_than_a_full_log_is_not_recorded() {
+        let domain = domain(vec![rule("1/s", "3")], Logic::Window);
+        let mut log = SlidingLogState::default();
+        assert!(log.is_empty());
+        for reported in [1_000, 2_000, 3_000, 500] {
+            let _ = domain.account(&mut log, at(reported), at(3_000));
+            assert!(!log.is_empty());
+        }
+        assert_eq!(
+            (log.nth_newest(3), domain.delayed_until(&log, at(4_000))),
+            (Some(at(1_000)), Some(at(5_000)))
+        );
+    }
+
+    #[test]
     fn a_gatekeeper_far_ahead_is_not_believed() {
         let domain = domain(vec![rule("1/s", "1")], Logic::Window);
         let mut log = SlidingLogState::default();

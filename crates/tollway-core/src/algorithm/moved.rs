@@ -227,14 +227,35 @@ mod tests {
         assert_eq!(state.stricter_than(&SlidingWindowState::default(), at(21_000)), state);
         let expired = FixedWindowState::until(at(10_000), 9);
         let live = FixedWindowState::until(at(20_000), 1);
-        assert_eq!(expired.stricter_than(&live, at(11_000)), live);
+        for now in [10_000, 11_000].map(at) {
+            assert_eq!([expired.stricter_than(&live, now), live.stricter_than(&expired, now)], [live; 2]);
+        }
+    }
+
+    #[test]
+    fn the_window_of_an_earlier_state_is_the_previous_one_when_it_has_ended() {
+        let state = |ends, current, previous| {
+            SlidingWindowState::until(at(ends), current, previous, Nanos::from_secs(10))
+        };
+        for (now, earlier, later, expected) in [
+            (19_999, state(20_000, 3, 1), state(30_000, 2, 0), state(30_000, 3, 1)),
+            (20_000, state(20_000, 3, 1), state(30_000, 2, 0), state(30_000, 2, 3)),
+            (21_000, state(20_000, 3, 1), state(30_000, 2, 4), state(30_000, 2, 4)),
+            (21_000, state(20_000, 3, 1), state(20_000, 2, 4), state(20_000, 3, 4)),
+        ] {
+            let joined = [earlier.join(&later, at(now)), later.join(&earlier, at(now))];
+            assert_eq!(joined, [expected; 2], "{now}");
+        }
     }
 
     #[test]
     fn the_smaller_rest_of_a_pair_is_the_stricter_one() {
         let quota = |left, ends| QuotaState::until(at(ends), left, super::super::TtlUnit(1));
         assert_eq!(quota(3, 20).stricter_pair(&quota(7, 30), at(10)), quota(3, 30));
-        assert_eq!(quota(3, 5).stricter_pair(&quota(7, 30), at(10)), quota(7, 30));
+        for now in [5, 10].map(at) {
+            assert_eq!(quota(3, 5).stricter_pair(&quota(7, 30), now), quota(7, 30));
+            assert_eq!(quota(7, 30).stricter_pair(&quota(3, 5), now), quota(7, 30));
+        }
     }
 
     #[test]
@@ -244,9 +265,16 @@ mod tests {
         assert_eq!(TokenBucketState::full_at(at(5_000)).by_clock(ahead).expires_at(), at(5_250));
         let log = SlidingLogState::restored(&[at(1), at(2)], 4, at(9)).by_clock(ahead);
         assert_eq!((log.nth_newest(2), log.expires_at(), log.keep()), (Some(at(251)), at(259), 4));
+        let rate = SmoothedRateState::measured(at(5_000), 2.5, at(9_000)).by_clock(ahead);
+        assert_eq!((rate.last(), rate.expires_at()), ((at(5_250), 2.5), at(9_250)));
+        let quota = |ends| QuotaState::until(at(ends), 3, super::super::TtlUnit(1));
+        assert_eq!(quota(5_000).by_clock(ahead), quota(5_250));
         let window = FixedWindowState::until(at(60_000), 3);
+        assert_eq!(window.by_clock(ahead), window);
+        let window = SlidingWindowState::until(at(60_000), 3, 2, Nanos::from_secs(60));
         assert_eq!(window.by_clock(ahead), window);
         let behind = ClockDifference::between(at(1_250), at(1_000));
         assert_eq!(behind.apply(at(100)), Timestamp::EPOCH);
+        assert!(behind.is_behind() && !ClockDifference::default().is_behind());
     }
 }

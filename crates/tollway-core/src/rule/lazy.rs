@@ -175,6 +175,7 @@ mod tests {
                 }
                 RuleStep::Look => {
                     looks += 1;
+                    assert!(looks < 9, "it looks again at what it has seen");
                     let named = |log: usize| values.bill(&rule).identifiers()[log].is_some();
                     let rates = rule.limit().rule().rates().iter().enumerate();
                     let until = |(index, rate): (usize, &crate::rule::Rate)| {

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_name_is_whole_however_long_it_gets() {
-        for len in [0, 1, SHORT_MAX - 2, SHORT_MAX - 1, SHORT_MAX, SHORT_MAX + 1, 1_000] {
+        // Two of them are four characters, after the two that it starts with: 38 are as many as fit.
+        for len in [0, 1, 20, 37, 38, 39, 40, 1_000] {
             let (mut name, mut expected) = (LogName::starting("a:"), "a:".to_owned());
             for byte in "x%".bytes().cycle().take(len) {
                 name.escape(&[byte]);
@@ -110,6 +111,8 @@ mod tests {
             }
             assert_eq!(*name, *expected);
             assert_eq!(name.as_bytes(), expected.as_bytes());
+            let needs_memory = matches!(name.0, Text::Long(_));
+            assert_eq!(needs_memory, expected.len() > SHORT_MAX, "{len}");
         }
     }
 
@@ -118,5 +121,7 @@ mod tests {
         let mut name = LogName::starting("");
         name.escape("a b:c%{d}\n\0ü".as_bytes());
         assert_eq!(*name, *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC");
+        assert!(name == *"a b%3Ac%25%7Bd%7D%0A%00%C3%BC" && name != *"a b");
+        assert_eq!(format!("{:?}", LogName::whole("a b")), "\"a b\"");
     }
 }

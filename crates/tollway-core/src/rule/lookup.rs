@@ -152,9 +152,11 @@ mod tests {
     fn a_name_is_told_from_an_expression() {
         for name in ["upload", "And", "a.b-c_9"] {
             assert_eq!(RuleRef::from(name), RuleRef::Named(name.into()));
+            assert_eq!(RuleRef::from(name).text(), name);
         }
         for text in ["10/s", "user:10/s", "And()", "'1/s'", "", "7", "no rule"] {
             assert_eq!(RuleRef::from(text), RuleRef::Written(text.into()));
+            assert_eq!(RuleRef::from(text).text(), text);
         }
     }
 

@@ -390,8 +390,11 @@ mod tests {
         assert_eq!(problem(&rates(RATES_MAX)), None);
         assert_eq!(problem(&rates(RATES_MAX + 1)), Some(RuleProblem::TooMany));
         assert_eq!(problem(&nested(DEPTH_MAX)), None);
-        assert_eq!(problem(&nested(DEPTH_MAX + 1)), Some(RuleProblem::TooDeep));
-        assert_eq!(problem(&" ".repeat(RULE_MAX + 1)), Some(RuleProblem::TooLong));
+        let too_deep = nested(DEPTH_MAX + 1).parse::<Rule>().unwrap_err();
+        assert_eq!((too_deep.problem, too_deep.at), (RuleProblem::TooDeep, 64..68));
+        let long = |length: usize| format!("{:length$}", "1/s");
+        assert_eq!(problem(&long(RULE_MAX)), None);
+        assert_eq!(problem(&long(RULE_MAX + 1)), Some(RuleProblem::TooLong));
     }
 
     #[test]

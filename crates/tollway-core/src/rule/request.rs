@@ -54,3 +54,26 @@ impl<'a> RuleRequest<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_selector_has_the_value_that_the_request_has_for_it() {
+        let policy = Policy::default();
+        let names = |request: RuleRequest<'_>| {
+            let rule = request.find(&policy).unwrap();
+            let bill = request.bill(&rule)?;
+            Ok(bill.identifiers().iter().map(|name| name.as_deref().map(str::to_owned)).collect::<Vec<_>>())
+        };
+        let request = RuleRequest::new("Or('user:1/s', 'apikey:1/s')").with_key("cats");
+        let request = request.with_selector("other", "z").with_selector("apikey", "k1");
+        let missing = names(request.clone()).map_err(|error: RuleLookupError| error.to_string());
+        assert!(missing.is_err_and(|error| error.contains("needs a value for selector \"user\"")));
+        let own = |name: &str| Some(name.to_owned());
+        let expected = [own(":cats:user:vova"), own(":cats:apikey:k1")];
+        assert_eq!(names(request.clone().with_selector("user", "vova")).unwrap(), expected);
+        assert_eq!(names(request.with_selector("user", "")).unwrap(), [None, own(":cats:apikey:k1")]);
+    }
+}
