@@ -91,6 +91,14 @@ fn a_reset_gives_back_what_the_share_of_a_process_had() {
     assert!(history.violations().is_empty(), "{:#?}", history.violations());
 }
 
+/// A bucket was moved to the numbers of another process, and a failover forgot that: it leaked as before, and the ledger
+/// went on with the newer numbers, which were slower.
+#[test]
+fn a_failover_forgets_that_a_bucket_was_moved() {
+    let history = simulate(523, 862_300, None);
+    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     for (plant, seed) in FOUND_BY {

@@ -18,6 +18,8 @@ const CHANGES_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     ids: HashMap<(LimitName, Id), Grants>,
+    /// The grants that are safe from a crash, under the numbers that their buckets have there.
+    saved: HashMap<(LimitName, Id), Grants>,
     /// Shared with the copies, of which there is one for each round of a journal.
     changes: Rc<HashMap<LimitName, Changes>>,
 }
@@ -41,8 +43,6 @@ struct Grants {
     /// The number of changes of the limit before that. A change may come at the same moment as a grant, after it.
     changes: usize,
     unit: i128,
-    /// The part that was granted since everything was last safe from a crash.
-    unsafe_level: i128,
 }
 
 impl Ledger {
@@ -58,7 +58,6 @@ impl Ledger {
         let (unit, burst) = (unit(limit), i128::from(limit.burst()));
         let grants = self.at(key, limit, now);
         grants.level += unit * i128::from(cost);
-        grants.unsafe_level += unit * i128::from(cost);
         if grants.level <= unit * burst {
             return Ok(());
         }
@@ -111,16 +110,12 @@ impl Ledger {
 
     /// Says that everything so far is safe from a crash.
     pub(crate) fn saved(&mut self) {
-        self.ids.values_mut().for_each(|grants| grants.unsafe_level = 0);
+        self.saved.clone_from(&self.ids);
     }
 
-    /// Allows for a crash: of each id, what was not safe may be granted again, and never more than one burst.
+    /// Allows for a crash: what was not safe may be granted again, and buckets have the numbers that they had there.
     pub(crate) fn crashed(&mut self) {
-        for grants in self.ids.values_mut() {
-            // A level is never above one burst.
-            grants.level = (grants.level - grants.unsafe_level).max(0);
-            grants.unsafe_level = 0;
-        }
+        self.ids.clone_from(&self.saved);
     }
 
     /// Takes over what another ledger knows of one id.
@@ -135,7 +130,7 @@ impl Ledger {
     fn at(&mut self, key: (LimitName, Id), limit: &TokenBucket, now: Timestamp) -> &mut Grants {
         let (now, unit) = (i128::from(now.as_nanos()), unit(limit));
         let changes = self.changes.get(key.0).unwrap_or(&NO_CHANGES);
-        let new = Grants { level: 0, at: now, changes: changes.count, unit, unsafe_level: 0 };
+        let new = Grants { level: 0, at: now, changes: changes.count, unit };
         let grants = self.ids.entry(key).or_insert(new);
         let later = (changes.count - grants.changes).min(changes.last.len());
         let later = &changes.last[changes.last.len() - later..];
@@ -167,7 +162,6 @@ impl Grants {
         let unit = unit(limit);
         if self.unit != unit {
             self.level = self.level * unit / self.unit;
-            self.unsafe_level = self.unsafe_level * unit / self.unit;
             self.unit = unit;
         }
         self.level = self.level.min(unit * i128::from(limit.burst()));
