@@ -528,7 +528,8 @@ fn a_call_whose_token_is_removed_while_it_arrives_is_not_decided() {
         let is_reloaded = || {
             let mut rls = RlsClient::new(server.server.rls_addr().unwrap());
             rls.authorize(&removed_token);
-            rls.ask(request("shop", &[("account", "a")])).unwrap_err().code() == Code::Unauthenticated
+            let asked = rls.ask(request("shop", &[("account", "a")]));
+            asked.is_err_and(|refused| refused.code() == Code::Unauthenticated)
         };
         eventually("a reload", is_reloaded);
         let message = request("shop", &[("account", "a")]).encode_to_vec();
