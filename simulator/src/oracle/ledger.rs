@@ -33,11 +33,11 @@ struct Changes {
 
 static NO_CHANGES: Changes = Changes { count: 0, last: Vec::new() };
 
-/// What one id was granted.
+/// The grants of one id, now and when a crash would have left them.
 #[derive(Clone, Copy, Debug)]
 struct Grants {
     now: Level,
-    /// What it was when everything was last safe from a crash, if it was asked about since.
+    /// The level when everything was last safe from a crash; `None` if the id was not asked about since.
     safe: Option<Level>,
 }
 
