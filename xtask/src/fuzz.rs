@@ -50,9 +50,9 @@ const COVERAGE: [&str; 6] = [
     "--cfg=fuzzing",
 ];
 
-/// The options of libFuzzer's search. A branch counts once, however often an input takes it, and inputs that are kept are changed
-/// equally often: the defaults keep more inputs, and spent up to half of the time on that. Inputs grow slowly, because
-/// the short ones are the quick ones. The corpus is read once: nothing else adds to it.
+/// The options of libFuzzer's search. A branch counts once, however often an input takes it, and inputs that are kept
+/// are changed equally often: the defaults keep more inputs, and spent up to half of the time on that. Inputs grow
+/// slowly, because the short ones are the quick ones. The corpus is read once: nothing else adds to it.
 const SEARCH: [&str; 4] = ["-use_counters=0", "-entropic=0", "-len_control=10000", "-reload=0"];
 
 /// The longest time that one input may take. Every codec takes microseconds.

@@ -2,8 +2,8 @@
 //!
 //! One call receives what has arrived from everybody (`recvmmsg`), and one buffer may hold dozens of datagrams of one
 //! peer that the kernel kept together (GRO). What goes to one peer goes out the same way (GSO), the rest together
-//! (`sendmmsg`), and a datagram that is alone by a plain call. Datagrams have no order to keep, so those to one peer are
-//! sorted by size, which is what GSO needs.
+//! (`sendmmsg`), and a datagram that is alone by a plain call. Datagrams have no order to keep, so those to one peer
+//! are sorted by size, which is what GSO needs.
 
 mod outbox;
 mod system;

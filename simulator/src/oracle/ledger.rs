@@ -119,8 +119,8 @@ impl Ledger {
         self.ids.values_mut().for_each(|grants| grants.safe = None);
     }
 
-    /// Allows for a crash: each id may be as it was when everything was last safe, also under the numbers that its limit
-    /// had then, at whose rate it goes on.
+    /// Allows for a crash: each id may be as it was when everything was last safe, also under the numbers that its
+    /// limit had then, at whose rate it goes on.
     pub(crate) fn crashed(&mut self) {
         for grants in self.ids.values_mut() {
             grants.now = grants.safe.take().unwrap_or(grants.now);

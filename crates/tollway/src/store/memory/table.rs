@@ -436,8 +436,8 @@ impl<B: StoredBucket> Table<B> {
 
 /// Returns the place that a tag has in a home, if it is there.
 ///
-/// All four slots are compared, with one branch that is taken four times of five. A loop that stops at the match would be
-/// mispredicted half of the time, and a misprediction waits for memory before the next request starts.
+/// All four slots are compared, with one branch that is taken four times of five. A loop that stops at the match would
+/// be mispredicted half of the time, and a misprediction waits for memory before the next request starts.
 #[inline]
 fn place_in<B: StoredBucket>(group: &[B::Slot; GROUP], tag: Tag) -> Option<usize> {
     let same = |(place, slot): (usize, &B::Slot)| u32::from(B::tag(slot).is_same(tag)) << place;
