@@ -24,7 +24,7 @@ const ALGORITHMS: [&str; 4] = ["token bucket", "fixed window", "sliding window",
 pub(crate) fn measure(fifty: bool) -> io::Result<String> {
     let mut table = "One process for each row, and one decision for each new id. *A bare loop* only reads the clock, \
                      for as long in the same\nprocess: what the machine does to anybody. *Asked again* is the mean of a \
-                     million decisions after that, one at a time, on ids\nthat are drawn at random.\n\n\
+                     million decisions after that, one at a time,\non ids that are drawn at random.\n\n\
                      | | bytes a bucket, by resident memory | median | 99.9 % | 99.999 % | slowest | a bare loop \
                      | asked again |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
