@@ -33,19 +33,23 @@ fn the_same_seed_gives_the_same_history() {
     assert_eq!(one.hash(), again.hash());
 }
 
+/// Fails if a promise is broken within so many simulated seconds of a seed.
+fn expect_kept_promises(seed: u64, seconds: u64) {
+    let history = simulate(seed, seconds, None);
+    assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+}
+
 #[test]
 fn no_seed_breaks_a_promise() {
     for seed in 0..5 {
-        let history = simulate(seed, 5_000, None);
-        assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+        expect_kept_promises(seed, 5_000);
     }
 }
 
 /// A limit was changed at the very moment of a grant, and the ledger went on with its old numbers.
 #[test]
 fn a_change_at_the_moment_of_a_grant_is_judged_by_the_new_numbers() {
-    let history = simulate(53, 46_500, None);
-    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+    expect_kept_promises(53, 46_500);
 }
 
 /// A server was stopped and started again, and the power was lost before the name of its new log was on the disk: the
@@ -53,16 +57,14 @@ fn a_change_at_the_moment_of_a_grant_is_judged_by_the_new_numbers() {
 #[test]
 fn a_log_whose_name_is_lost_is_no_orderly_end() {
     for seed in [1, 8] {
-        let history = simulate(seed, 10_000, None);
-        assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+        expect_kept_promises(seed, 10_000);
     }
 }
 
 /// The numbers of a limit came back, and an expired bucket that was kept for another limit hid the newer one.
 #[test]
 fn numbers_that_come_back_find_no_bucket_from_before() {
-    let history = simulate(226, 6_000, None);
-    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+    expect_kept_promises(226, 6_000);
 }
 
 /// A limit was changed while a snapshot was written, and the power was lost before the log had the new numbers on the
@@ -70,8 +72,7 @@ fn numbers_that_come_back_find_no_bucket_from_before() {
 #[test]
 fn buckets_of_a_snapshot_are_found_under_its_numbers() {
     for seed in [26, 262] {
-        let history = simulate(seed, 1_000, None);
-        assert!(history.violations().is_empty(), "seed {seed}: {:#?}", history.violations());
+        expect_kept_promises(seed, 1_000);
     }
 }
 
@@ -79,24 +80,21 @@ fn buckets_of_a_snapshot_are_found_under_its_numbers() {
 /// same answers as the older one until its limit was changed, and the oracle went on with the older one.
 #[test]
 fn a_bucket_of_a_snapshot_may_be_newer_than_the_numbers_of_the_log() {
-    let history = simulate(323, 176_000, None);
-    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+    expect_kept_promises(323, 176_000);
 }
 
 /// A bucket was reset that its process had decided by itself while Redis was unreachable, and it was still there at the
 /// next failure: a share of a limit fills at a rate of its own, and its bucket is found by that.
 #[test]
 fn a_reset_gives_back_what_the_share_of_a_process_had() {
-    let history = simulate(237, 786_500, None);
-    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+    expect_kept_promises(237, 786_500);
 }
 
 /// A denied request moved a bucket to slower numbers, and a failover lost that: it went on at the rate before, faster
 /// than the ledger had it.
 #[test]
 fn a_failover_may_lose_that_a_bucket_got_other_numbers() {
-    let history = simulate(523, 862_300, None);
-    assert!(history.violations().is_empty(), "{:#?}", history.violations());
+    expect_kept_promises(523, 862_300);
 }
 
 #[test]

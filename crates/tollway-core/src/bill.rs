@@ -160,8 +160,10 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules. The
-    /// memory store has the answer to a bill of nothing but plain token buckets before all of these are made.
+    /// Makes the decision about the whole bill from the decisions about its charges and, after them, its rules.
+    ///
+    /// The memory store does not call it for a bill that only spends from token buckets of one id: it finds the
+    /// strictest of its answers while it makes them.
     pub fn answer(&self, decisions: &[Decision]) -> Decision {
         let is_plain = self.expression.is_none() && self.rules.is_empty();
         if is_plain && self.charges.iter().all(|charge| charge.kind() != ChargeKind::SpendOnly) {

@@ -408,7 +408,7 @@ impl JournaledProcess {
     /// Checks that a disk which works again is used again.
     fn watch(&mut self, now: Timestamp, history: &mut History) {
         let Some(journal) = self.journal.as_ref().filter(|_| !self.is_broken) else { return };
-        // Nearly always: the figures of a journal are many.
+        // Nearly always nothing is awaited, and to read the figures of a journal takes long.
         if self.frozen.is_none() && self.killed.is_none() && self.must_recover.is_none() {
             return;
         }
@@ -743,7 +743,7 @@ impl JournaledProcess {
 
     /// Asks the process about everything.
     fn answers(&self, numbers: &Numbers) -> Vec<Answer> {
-        let (engine, mut answers) = (&self.process.engine, Vec::with_capacity(2_048));
+        let (engine, mut answers) = (&self.process.engine, Vec::new());
         let policy = engine.policy();
         for id in 0..self.process.ids {
             for limit in LIMITS {

@@ -49,8 +49,9 @@ pub(crate) struct Model {
     former: Rc<HashMap<LimitName, Vec<FormerNumbers>>>,
     /// The entries of each user, and of everybody together.
     logs: HashMap<Option<Id>, Rc<Vec<Timestamp>>>,
-    /// What has changed since the last replication. Only a store that is shared has a replica.
+    /// The buckets that have changed since the last replication, in a shared store: no other has a replica.
     changed: Vec<(LimitName, Id)>,
+    /// The logs that have changed since then.
     changed_logs: Vec<Option<Id>>,
 }
 

@@ -133,7 +133,7 @@ impl Outbox {
                 0 => (1, self.send_parcel(datagrams, parcel)),
                 // Only this call can say which of our addresses a datagram comes from.
                 _ if datagrams.any_address => (1, self.send_parcel(datagrams, parcel)),
-                alone => self.send_alone(datagrams, self.sent..self.sent + alone),
+                count => self.send_singles(datagrams, self.sent..self.sent + count),
             };
             match result {
                 Ok(()) => self.sent += count,
@@ -162,7 +162,7 @@ impl Outbox {
     /// Sends parcels of one datagram each, and says how many went out. An error is that of the first.
     ///
     /// Not by `quinn-udp`, which takes an invalid address for a refusal of GSO, and uses none from then on.
-    fn send_alone(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
+    fn send_singles(&self, datagrams: &Datagrams, range: Range<usize>) -> (usize, io::Result<()>) {
         let parcels = self.parcels[range].iter();
         let contents = parcels.map(|parcel| (parcel.peer.address, self.contents(parcel)));
         if contents.len() == 1 {

@@ -79,8 +79,8 @@ impl Engine {
         Ok((charges, decision))
     }
 
-    /// Makes the decision of [`spend`](Self::spend), and keeps the charges where they are: they are not allocated, and
-    /// make the future two kilobytes large. For callers that only poll it where it is.
+    /// Makes the decision of [`spend`](Self::spend) and allocates nothing: the charges are a part of the future, which
+    /// they make two kilobytes large. For callers that poll it where it was made, and want no charges back.
     #[inline]
     pub(crate) async fn spend_in_place(
         &self,

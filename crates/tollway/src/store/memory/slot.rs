@@ -133,7 +133,7 @@ macro_rules! packed {
                 Unpacked($unpack)
             }
 
-            #[inline(always)]
+            #[inline(always)] // A decision that a call returned would be copied from the stack.
             fn change<T>(
                 slot: &mut Self::Slot,
                 change: impl FnOnce(&mut Self) -> T,
